@@ -1,0 +1,28 @@
+"""The budget: what a step may cost, the accounts that reserve it before it starts, and what models charge."""
+
+from romanesco.budget._account import Account
+from romanesco.budget._amount import DIMENSIONS, Amount, Limits, money, seconds_limit
+from romanesco.budget._bill import WRAP_UP, bill_accounts
+from romanesco.budget._ledger import Ledger
+from romanesco.budget._prices import Price, Tier, price_of, require_price
+from romanesco.budget._reservation import Overrun, Reservation
+from romanesco.budget._stopwatch import Stopwatch
+
+__all__ = [
+    "DIMENSIONS",
+    "WRAP_UP",
+    "Account",
+    "Amount",
+    "Ledger",
+    "Limits",
+    "Overrun",
+    "Price",
+    "Reservation",
+    "Stopwatch",
+    "Tier",
+    "bill_accounts",
+    "money",
+    "price_of",
+    "require_price",
+    "seconds_limit",
+]

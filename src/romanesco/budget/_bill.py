@@ -1,0 +1,74 @@
+"""A bill becomes accounts: one for each of its lines, and the share that is held back for the wrap-up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from romanesco.budget._account import Account
+from romanesco.budget._amount import Amount, Limits
+from romanesco.budget._ledger import Ledger
+from romanesco.task import Bill, BillLine
+
+WRAP_UP = "wrap-up"
+"""Purpose of the line whose share is held back."""
+
+_ADVICE = "it is a line of the printed bill, so plan again with a larger budget or other parameters"
+
+
+def bill_accounts(
+    ledger: Ledger, run_account: Account, bill: Bill, *, spent: Mapping[str, Amount] | None = None
+) -> dict[str, Account]:
+    """Open an account for each line of a bill, and hold the wrap-up line's share back in the run's account.
+
+    The lines are limits inside the run's account; nothing is set aside for them but the wrap-up's share, so
+    what one line leaves is there for nodes below. Lines of the same purpose become one account. A line whose
+    price is unknown has no limit of money.
+
+    On resume, call this on fresh accounts with ``spent``, and ``Ledger.restore`` the run's account after it.
+
+    Args:
+        ledger: Where.
+        run_account: The account of the run or node that the bill is for.
+        bill: The bill.
+        spent: What was already spent by purpose, before a resume.
+
+    Returns:
+        The accounts by purpose; their names are ``line:PURPOSE`` below the run's.
+
+    Raises:
+        BudgetExceeded: The run's account can't hold the wrap-up's share back.
+    """
+    past = spent or {}
+    shares: dict[str, BillLine] = {}
+    for line in bill.lines:
+        shares[line.purpose] = _together(shares[line.purpose], line) if line.purpose in shares else line
+    accounts = {}
+    for purpose, line in shares.items():
+        limits = Limits(calls=line.calls, tokens_in=line.tokens_in, tokens_out=line.tokens_out, usd=line.usd)
+        account = ledger.open(f"line:{purpose}", parent=run_account, limits=limits, advice=_ADVICE)
+        if purpose in past:
+            ledger.restore(account, past[purpose])
+        accounts[purpose] = account
+    if WRAP_UP in shares:
+        ledger.hold(run_account, _share(shares[WRAP_UP], past.get(WRAP_UP, Amount())))
+    return accounts
+
+
+def _together(one: BillLine, other: BillLine) -> BillLine:
+    return BillLine(
+        purpose=one.purpose,
+        calls=one.calls + other.calls,
+        tokens_in=one.tokens_in + other.tokens_in,
+        tokens_out=one.tokens_out + other.tokens_out,
+        usd=None if one.usd is None or other.usd is None else one.usd + other.usd,
+    )
+
+
+def _share(line: BillLine, spent: Amount) -> Amount:
+    whole = Amount(line.tokens_in, line.tokens_out, line.calls, usd=line.usd or Amount().usd)
+    return Amount(
+        max(0, whole.tokens_in - spent.tokens_in),
+        max(0, whole.tokens_out - spent.tokens_out),
+        max(0, whole.calls - spent.calls),
+        usd=max(whole.usd - spent.usd, Amount().usd),
+    )

@@ -1,0 +1,55 @@
+"""The runtime: what runs, in which order, inside which bounds, and what is left of it when a process dies."""
+
+from romanesco.runtime._engine import Engine, LocalEngine
+from romanesco.runtime._feed import RunEvent, Watcher
+from romanesco.runtime._hooks import Guard, HookPoint, Hooks
+from romanesco.runtime._nodes import Envelope, first_error
+from romanesco.runtime._open import (
+    new_run_id,
+    plan_run,
+    read_events,
+    replay,
+    resume,
+    spec_and_plan,
+    start,
+)
+from romanesco.runtime._recover import Attempted, Recovery, Spent, recover
+from romanesco.runtime._registry import BUILT_IN, ENTRY_POINT_GROUP, Topologies
+from romanesco.runtime._session import Parts, Session
+from romanesco.runtime._spec import RetryPolicy, RunSpec, SharedAccount
+from romanesco.runtime._topology import PlanningDesk, Scope, Structured, Topology
+
+__all__ = [
+    "BUILT_IN",
+    "ENTRY_POINT_GROUP",
+    "Attempted",
+    "Engine",
+    "Envelope",
+    "Guard",
+    "HookPoint",
+    "Hooks",
+    "LocalEngine",
+    "Parts",
+    "PlanningDesk",
+    "Recovery",
+    "RetryPolicy",
+    "RunEvent",
+    "RunSpec",
+    "Scope",
+    "Session",
+    "SharedAccount",
+    "Spent",
+    "Structured",
+    "Topologies",
+    "Topology",
+    "Watcher",
+    "first_error",
+    "new_run_id",
+    "plan_run",
+    "read_events",
+    "recover",
+    "replay",
+    "resume",
+    "spec_and_plan",
+    "start",
+]

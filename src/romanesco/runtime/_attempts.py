@@ -1,0 +1,332 @@
+"""The one choke point for model calls: reserve, journal, do, journal, settle, and try again if that helps.
+
+Every attempt reserves its worst case before it starts and stands in the journal before its request is sent;
+its result stands in the journal before anybody uses it. One attempt is at most one request at a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from romanesco.budget import Amount, Price, Reservation
+from romanesco.errors import BudgetExceeded, ModelError, RateLimited
+from romanesco.models import CallContext, ChatModel, ModelReply, ModelRequest, Usage, current_call
+from romanesco.runtime._accounts import RETRY, WRAP_UP
+from romanesco.runtime._codec import reply_data, request_data, timing_data, usage_data
+from romanesco.runtime._context import RunContext
+from romanesco.runtime._feed import RunEvent
+from romanesco.runtime._retry import Again, costs_nothing, decide
+
+NO_USAGE = Usage(input=0, output=0)
+ONE_CALL = Amount(calls=1)
+
+
+@dataclass(frozen=True, slots=True)
+class CallStep:
+    """One logical call: who asks what, charged to which line.
+
+    Attributes:
+        node: Path of the node.
+        key: The step's key.
+        role: Who asks.
+        line: Line of the bill.
+        request: What to ask, as it is sent.
+        fingerprint: Digest of what the topology asked.
+        asked: Journal position at which the topology asked.
+    """
+
+    node: str
+    key: str
+    role: str
+    line: str
+    request: ModelRequest
+    fingerprint: str
+    asked: int
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt while it is made.
+
+    Attributes:
+        number: 1, 2, 3, ... within the step, over all resumes.
+        reserved: Its worst case.
+        reservations: What holds it: one, or one for the tokens and one for the call. Empty once settled.
+        price: The model's price.
+        line: Line of the bill that its tokens are charged to.
+        call_line: Line of the bill that its call is charged to.
+        sent: Whether its request may have left.
+        started: Whether it stands in the journal.
+        queued: Seconds that it waited for a slot.
+    """
+
+    number: int
+    reserved: Amount
+    reservations: tuple[Reservation, ...]
+    price: Price | None
+    line: str
+    call_line: str
+    sent: bool = False
+    started: bool = False
+    queued: float = 0.0
+
+    def cost(self, usage: Usage) -> Decimal | None:
+        """Money for a usage, or None where the price is unknown."""
+        return None if self.price is None else self.price.cost(usage)
+
+    def worst(self) -> Usage:
+        """The upper bound, for an attempt whose server did not say what it used."""
+        return Usage(input=self.reserved.tokens_in, output=self.reserved.tokens_out, estimated=True)
+
+
+async def call_model(run: RunContext, step: CallStep) -> ModelReply:
+    """Make a call, with as many attempts as the policy and the budget permit.
+
+    Raises:
+        BudgetExceeded: An account can't carry the first attempt.
+        ModelError: The last attempt's error.
+    """
+    model = run.pool.get(step.request.model)
+    counted = await model.count(step.request)
+    paid = unpaid = 0
+    number = run.memo.attempts(step.node, step.key) + 1
+    attempt = await _reserve(run, step, number, counted.tokens)
+    while True:
+        try:
+            return await _attempt(run, step, model, attempt)
+        except ModelError as error:
+            if costs_nothing(error):
+                unpaid += 1
+            else:
+                paid += 1
+            again = decide(error, paid=paid, unpaid=unpaid, policy=run.spec.retry, jitter=run.jitter.random())
+            if again is None:
+                raise
+            number += 1
+            next_attempt = await _reserve_again(run, step, number, counted.tokens, again)
+            if next_attempt is None:
+                raise  # the bill's retry line is used up: this failure stands
+            attempt = next_attempt
+        try:
+            await asyncio.sleep(again.delay)
+        except BaseException:
+            _settle(run, attempt, NO_USAGE, calls=0)
+            raise
+
+
+def _worst_case(run: RunContext, step: CallStep, tokens_in: int) -> tuple[Amount, Price | None]:
+    price = run.prices[step.request.model]
+    tokens_out = step.request.max_output_tokens
+    usd = Decimal(0) if price is None else price.worst(tokens_in, tokens_out)
+    return Amount(tokens_in=tokens_in, tokens_out=tokens_out, usd=usd), price
+
+
+async def _reserve(run: RunContext, step: CallStep, number: int, tokens_in: int) -> Attempt:
+    """Reserve the worst case of a first attempt, on the line that the step is charged to."""
+    tokens, price = _worst_case(run, step, tokens_in)
+    amount = tokens + ONE_CALL
+    accounts = (run.accounts.member(step.node, step.role), *run.accounts.line(step.line))
+    held = await run.ledger.acquire(accounts, amount, wrap_up=step.line == WRAP_UP)
+    return Attempt(number, amount, (held,), price, step.line, step.line)
+
+
+async def _reserve_again(run: RunContext, step: CallStep, number: int, tokens_in: int, again: Again) -> Attempt | None:
+    """Reserve the worst case of a further attempt, or None where the bill has no room for it.
+
+    Its call comes from the retry line, and its tokens too if the attempt before may have been paid for. A 429
+    gave its tokens back, so they are still on the step's own line.
+    """
+    tokens, price = _worst_case(run, step, tokens_in)
+    wrap_up = step.line == WRAP_UP
+    member = run.accounts.member(step.node, step.role)
+    retry = run.accounts.line(RETRY)
+    tokens_line = RETRY if again.paid or wrap_up else step.line
+    try:
+        # The call first and without waiting: nobody who holds tokens ever waits, so nobody waits for ever.
+        call = run.ledger.reserve((member, *retry), ONE_CALL, wrap_up=wrap_up)
+    except BudgetExceeded:
+        return None
+    try:
+        accounts = (member, *run.accounts.line(tokens_line))
+        held = await run.ledger.acquire(accounts, tokens, wrap_up=wrap_up)
+    except BudgetExceeded:
+        run.ledger.release(call)
+        return None
+    except BaseException:
+        run.ledger.release(call)
+        raise
+    return Attempt(number, tokens + ONE_CALL, (held, call), price, tokens_line, RETRY)
+
+
+async def _attempt(run: RunContext, step: CallStep, model: ChatModel, attempt: Attempt) -> ModelReply:
+    """One attempt: its slot, its two events, its request, its settlement."""
+    limiter = run.limiters.of(model.endpoint)
+    asked_at = run.clock()
+    try:
+        await limiter.acquire()
+    except BaseException:
+        _settle(run, attempt, NO_USAGE, calls=0)
+        raise
+    attempt.queued = run.clock() - asked_at
+    try:
+        reply = await _send(run, step, model, attempt)
+    except ModelError as error:
+        if isinstance(error, RateLimited):
+            limiter.limited(error.retry_after or 0.0)
+        await _failed(run, step, attempt, error)
+        raise
+    except BaseException as error:
+        # Cancelled, or stopped: what was sent may have been paid for, and the journal says so.
+        _interrupted(run, step, attempt, error)
+        raise
+    finally:
+        limiter.release()
+    limiter.succeeded()
+    return reply
+
+
+async def _send(run: RunContext, step: CallStep, model: ChatModel, attempt: Attempt) -> ModelReply:
+    started = run.journal.append(
+        "call.started",
+        node=step.node,
+        key=step.key,
+        data={
+            "line": attempt.line,
+            "call_line": attempt.call_line,
+            "purpose": step.line,
+            "role": step.role,
+            "model": step.request.model,
+            "attempt": attempt.number,
+            "again": run.memo.interrupted(step.node, step.key),
+            "asked": step.asked,
+            "fingerprint": step.fingerprint,
+            "request": request_data(step.request),
+            "reserved": _amount_data(attempt),
+            "elapsed": round(run.stopwatch.elapsed, 3),
+        },
+    )
+    attempt.started = True
+    await started
+    run.stops.check(step.node)  # nothing is awaited between this check and the request
+    token = current_call.set(CallContext(role=step.role, key=step.key, node=step.node))
+    attempt.sent = True
+    try:
+        reply = await model.complete(step.request, on_token=_notice(run, step))
+    finally:
+        current_call.reset(token)
+    usage = _checked(reply, attempt)
+    reply = replace(reply, usage=usage, timing=replace(reply.timing, queue=attempt.queued))
+    finished = run.journal.append(
+        "call.finished",
+        node=step.node,
+        key=step.key,
+        data={
+            "line": attempt.line,
+            "call_line": attempt.call_line,
+            "attempt": attempt.number,
+            "usage": usage_data(usage),
+            "usd": _usd(attempt, usage),
+            "reply": reply_data(reply),
+            "timing": timing_data(reply.timing),
+            "elapsed": round(run.stopwatch.elapsed, 3),
+        },
+    )
+    # Settled before the wait: whatever interrupts the wait, the event is on its way and the money is counted.
+    overran = _settle(run, attempt, usage, calls=1)
+    if overran:
+        await run.journal.append("budget.overrun", node=step.node, key=step.key, data={"accounts": overran})
+    await finished
+    return reply
+
+
+def _checked(reply: ModelReply, attempt: Attempt) -> Usage:
+    """The reply's usage; where the server gave none, or zeros beside text, the upper bound, marked estimated."""
+    usage = reply.usage
+    if usage is None or (usage.output == 0 and (reply.text or reply.tool_calls)) or usage.input == 0:
+        return attempt.worst()
+    return usage
+
+
+async def _failed(run: RunContext, step: CallStep, attempt: Attempt, error: ModelError) -> None:
+    if costs_nothing(error):
+        usage = NO_USAGE
+    else:
+        usage = error.usage or attempt.worst()
+    await _record_failure(run, step, attempt, error.code, str(error), usage, sent=error.sent)
+
+
+def _interrupted(run: RunContext, step: CallStep, attempt: Attempt, error: BaseException) -> None:
+    if not attempt.reservations:
+        return  # settled: the reply had arrived
+    usage = attempt.worst() if attempt.sent else NO_USAGE
+    if attempt.started and not run.journal.broken:
+        # In the journal's order before the stop's own event; awaiting it here could swallow the cancellation.
+        _record_failure(run, step, attempt, "interrupted", type(error).__name__, usage, sent=attempt.sent)
+    else:
+        _settle(run, attempt, usage, calls=1 if attempt.sent else 0)
+
+
+def _record_failure(
+    run: RunContext, step: CallStep, attempt: Attempt, code: str, message: str, usage: Usage, *, sent: bool
+) -> Awaitable[Any]:
+    written = run.journal.append(
+        "call.failed",
+        node=step.node,
+        key=step.key,
+        data={
+            "line": attempt.line,
+            "call_line": attempt.call_line,
+            "attempt": attempt.number,
+            "error": code,
+            "message": message,
+            "sent": sent,
+            "usage": usage_data(usage),
+            "usd": _usd(attempt, usage),
+            "elapsed": round(run.stopwatch.elapsed, 3),
+        },
+    )
+    _settle(run, attempt, usage, calls=1 if sent else 0)
+    return written
+
+
+def _settle(run: RunContext, attempt: Attempt, usage: Usage, *, calls: int) -> list[dict[str, Any]]:
+    """Replace what was reserved by what was used; gives the accounts that the server overran."""
+    cost = attempt.cost(usage)
+    if calls or usage is not NO_USAGE:
+        run.spent.add(usage_data(usage), None if cost is None else str(cost), calls=calls)
+    actual = Amount(
+        tokens_in=usage.input, tokens_out=usage.output, calls=calls, usd=Decimal(0) if cost is None else cost
+    )
+    parts = (actual,) if len(attempt.reservations) == 1 else (replace(actual, calls=0), Amount(calls=calls))
+    reservations, attempt.reservations = attempt.reservations, ()
+    overran: list[dict[str, Any]] = []
+    for reservation, part in zip(reservations, parts, strict=True):
+        overruns = run.ledger.settle(reservation, part, reported=not usage.estimated)
+        overran.extend({**asdict(overrun), "by": str(overrun.by)} for overrun in overruns)
+    return overran
+
+
+def _amount_data(attempt: Attempt) -> dict[str, Any]:
+    amount = attempt.reserved
+    usd = None if attempt.price is None else str(amount.usd)
+    return {"tokens_in": amount.tokens_in, "tokens_out": amount.tokens_out, "usd": usd}
+
+
+def _usd(attempt: Attempt, usage: Usage) -> str | None:
+    cost = attempt.cost(usage)
+    return None if cost is None else str(cost)
+
+
+def _notice(run: RunContext, step: CallStep) -> Callable[[str], None] | None:
+    """A callback that shows arriving text to the watchers, or None when nobody watches."""
+    if not run.feed.watched:
+        return None
+
+    def on_token(piece: str) -> None:
+        run.feed.publish(RunEvent("token", step.node, step.key, {"role": step.role, "text": piece}))
+
+    return on_token

@@ -1,0 +1,246 @@
+"""Opening a run: new, from where its journal left off, or once more from its journal alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from romanesco._codec import from_json, to_json
+from romanesco.budget import Amount, Ledger, Limits, Price, Stopwatch, bill_accounts
+from romanesco.errors import InputError, JournalCorrupt, UnknownName
+from romanesco.journal import Journal, entries
+from romanesco.runtime._accounts import Accounts, Past
+from romanesco.runtime._context import Limiters, RunContext
+from romanesco.runtime._desk import Desk
+from romanesco.runtime._feed import Feed
+from romanesco.runtime._memo import Memo
+from romanesco.runtime._questions import Questions
+from romanesco.runtime._recorder import Recorder
+from romanesco.runtime._recover import FoldedEvent, Recovery, recover
+from romanesco.runtime._session import Parts, Session
+from romanesco.runtime._spec import RunSpec
+from romanesco.task import Bill, Budget, Plan, Task
+
+if TYPE_CHECKING:
+    from romanesco.journal import Store
+
+
+async def plan_run(spec: RunSpec, parts: Parts) -> Plan:
+    """Plan a run without starting it; nothing is generated, nothing is journaled.
+
+    Raises:
+        InputError: The goal, a parameter or the topology's name is wrong; ``PlanRefused`` if nothing fits.
+        ModelError: A model's endpoint did not answer.
+    """
+    check_task(spec.task)
+    desk = Desk(spec, parts.pool, parts.prices_of(spec), spec.budget)
+    return await parts.topologies[spec.topology].plan(spec.task, desk)
+
+
+def check_task(task: Task) -> None:
+    """Refuse a goal that nobody can work on.
+
+    Raises:
+        InputError: The goal is empty, or is not text.
+    """
+    if not task.goal.strip():
+        raise InputError("The goal is empty", advice="Say what you want in a sentence.")
+    if "\x00" in task.goal:
+        raise InputError("The goal is not text", value="a NUL character", advice="Give a text file.")
+
+
+def new_run_id(wall: Callable[[], float]) -> str:
+    """A new run's id: sorts by time of creation and is short enough to type."""
+    stamp = time.strftime("%y%m%d-%H%M%S", time.gmtime(wall()))
+    return f"{stamp}-{os.urandom(3).hex()}"
+
+
+async def start(spec: RunSpec, parts: Parts, plan: Plan | None = None) -> Session:
+    """Open a new run: plan it, reserve it, journal both. Nothing is spent yet.
+
+    Raises:
+        InputError: See ``plan_run``.
+        BudgetExceeded: An account shared by runs can't carry this run's worst case.
+        JournalError: The journal can't be written.
+    """
+    if plan is None:
+        plan = await plan_run(spec, parts)
+    prices = parts.prices_of(spec)
+    journal = await Journal.create(parts.store, spec.run, clock=parts.wall)
+    try:
+        await reserve_shared(parts.store, spec, plan.bill)
+        run = _wire(spec, plan, parts, journal, Recovery(), prices)
+        journal.append_nowait("run.created", data={"spec": to_json(spec), "guards": parts.hooks.names()})
+        await journal.append("run.planned", data={"plan": to_json(plan)})
+    except BaseException:
+        await journal.close()
+        raise
+    return Session(run, parts)
+
+
+async def resume(run_id: str, parts: Parts, changes: tuple[tuple[str, Any], ...] = ()) -> Session:
+    """Open a run from where its journal left off.
+
+    Args:
+        run_id: The run.
+        parts: What it is made of now; models are looked up by the recorded names.
+        changes: New limits: ``(dimension, value)``.
+
+    Raises:
+        RunBusy: Another process owns the run.
+        UnknownName: No such run.
+        JournalCorrupt: The journal is damaged.
+    """
+    journal = await Journal.open(parts.store, run_id, clock=parts.wall)
+    try:
+        recovered = recover(await read_events(parts.store, run_id))
+        spec, plan = spec_and_plan(run_id, recovered)
+        if recovered.ended is not None and not _worth_resuming(recovered.ended) and not changes:
+            run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec))
+            return Session(run, parts, ended=recovered.ended)
+        await _refuse_stale_commands(parts.store, run_id)
+        await journal.append("run.resumed", data={"from": recovered.seq})
+        for dimension, value in changes:
+            await journal.append("budget.changed", data={"dimension": dimension, "value": value})
+        recovered = recover(await read_events(parts.store, run_id))
+        spec = with_changes(spec, recovered.budget)
+        await reserve_shared(parts.store, spec, plan.bill)
+        run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec))
+    except BaseException:
+        await journal.close()
+        raise
+    return Session(run, parts)
+
+
+async def replay(run_id: str, parts: Parts) -> Session:
+    """Run a run again from its journal alone: no call is made and nothing is written.
+
+    Raises:
+        UnknownName: No such run.
+        JournalCorrupt: The journal is damaged.
+    """
+    recovered = recover(await read_events(parts.store, run_id))
+    spec, plan = spec_and_plan(run_id, recovered)
+    return Session(_wire(spec, plan, parts, None, recovered, dict.fromkeys(spec.models.values())), parts)
+
+
+async def read_events(store: Store, run_id: str) -> list[FoldedEvent]:
+    """A run's events with their payloads resolved.
+
+    Raises:
+        UnknownName: No such run.
+    """
+    read = [(e.seq, e.kind, e.node, e.key, data) async for e, data in entries(store, run_id)]
+    if not read:
+        raise UnknownName("No such run", value=run_id, advice="See: romanesco runs.")
+    return read
+
+
+def spec_and_plan(run_id: str, recovered: Recovery) -> tuple[RunSpec, Plan]:
+    """What the journal says the run was asked to be, and its plan.
+
+    Raises:
+        JournalCorrupt: It says neither: the process died before the run was planned.
+    """
+    if not recovered.created or recovered.planned is None:
+        raise JournalCorrupt(
+            "The run was never planned: its process died before anything was done",
+            value=run_id,
+            advice="Nothing was spent; start it again.",
+        )
+    return from_json(RunSpec, recovered.created["spec"]), from_json(Plan, recovered.planned["plan"])
+
+
+def with_changes(spec: RunSpec, changes: list[dict[str, Any]]) -> RunSpec:
+    """The spec with its budget as changed since."""
+    budget = to_json(spec.budget)
+    for change in changes:
+        budget[change["dimension"]] = change["value"]
+    return replace(spec, budget=from_json(Budget, budget))
+
+
+def _worth_resuming(ended: dict[str, Any]) -> bool:
+    return bool(ended["status"] != "completed")
+
+
+async def _refuse_stale_commands(store: Store, run_id: str) -> None:
+    for command in await store.take(run_id):
+        said = "The run was not running when this was said; say it again."
+        await store.acknowledge(command.id, {"ok": False, "message": said})
+
+
+async def reserve_shared(store: Store, spec: RunSpec, bill: Bill) -> None:
+    """Reserve the run's worst case on the accounts that it shares with other runs.
+
+    Raises:
+        BudgetExceeded: One of them can't carry it.
+        InputError: One limits a dimension in which this run has no worst case.
+    """
+    worst = {"calls": spec.budget.calls, "tokens": spec.budget.tokens, "usd": spec.budget.usd}
+    if bill.lines:
+        billed = {"calls": bill.calls, "tokens": bill.tokens, "usd": bill.usd}
+        worst = {
+            dimension: min((x for x in (worst[dimension], billed[dimension]) if x is not None), default=None)
+            for dimension in worst
+        }
+    for account in spec.shared:
+        limits = {
+            dimension: str(value)
+            for dimension in ("calls", "tokens", "usd")
+            if (value := getattr(account.limits, dimension)) is not None
+        }
+        for dimension in limits:
+            if worst[dimension] is None:
+                raise InputError(
+                    f"The account {account.name} limits {dimension}, and this run has no worst case in it",
+                    advice=f"Give the run a limit of its own: --{dimension}.",
+                )
+        amount = {dimension: str(value) for dimension, value in worst.items() if value is not None}
+        await store.charge(account.name, spec.run, amount, limits)
+
+
+def _wire(
+    spec: RunSpec,
+    plan: Plan,
+    parts: Parts,
+    journal: Journal | None,
+    recovered: Recovery,
+    prices: dict[str, Price | None],
+) -> RunContext:
+    """Put a run's parts together: its accounts as they stood, its memory of finished steps, its watchers."""
+    ledger = Ledger()
+    past = Past()
+    for attempt in recovered.attempts:
+        spent = attempt.spent
+        amount = Amount(tokens_in=spent.tokens_in, tokens_out=spent.tokens_out, calls=spent.calls, usd=spent.usd)
+        past.add(attempt.node, attempt.role, attempt.line, attempt.call_line, amount)
+    run_account = ledger.open("run", limits=Limits.of(spec.budget))
+    lines = bill_accounts(ledger, run_account, plan.bill, spent=past.lines)
+    ledger.restore(run_account, past.run)
+    feed = Feed()
+    return RunContext(
+        spec=spec,
+        plan=plan,
+        journal=Recorder(journal, feed),
+        memo=Memo(recovered.steps, live=journal is not None),
+        ledger=ledger,
+        accounts=Accounts(ledger, run_account, lines, past=past, role_limits=spec.role_limits),
+        stopwatch=Stopwatch(parts.clock, base=recovered.elapsed),
+        pool=parts.pool,
+        prices=prices,
+        limiters=Limiters(spec.concurrency, parts.clock),
+        embedder=parts.embedder,
+        topologies=parts.topologies,
+        engine=parts.engine,
+        feed=feed,
+        questions=Questions(),
+        hooks=parts.hooks,
+        clock=parts.clock,
+        wall=parts.wall,
+        spent=recovered.spent,
+        offers=dict(recovered.offers),
+        seconds=spec.budget.seconds,
+    )

@@ -1,0 +1,189 @@
+"""What a journal says about its run: a pure fold over the events, used by resume, replay and every screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from romanesco.runtime._memo import Recorded, StepId, memo_from, settle_failures
+from romanesco.task import Spend
+
+FoldedEvent = tuple[int, str, str, str, dict[str, Any]]
+"""``(seq, kind, node, key, data)`` of an event, payloads resolved."""
+
+
+@dataclass(slots=True)
+class Spent:
+    """What the journal's calls add up to, in flight ones at their worst case."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cached: int = 0
+    reasoning: int = 0
+    usd: Decimal = Decimal(0)
+    priced: bool = True
+    estimated: bool = False
+    in_doubt: int = 0
+
+    def add(self, usage: dict[str, Any], usd: str | None, *, calls: int) -> None:
+        """Count one attempt."""
+        self.calls += calls
+        self.tokens_in += usage["input"]
+        self.tokens_out += usage["output"]
+        self.cached += usage.get("cached", 0)
+        self.reasoning += usage.get("reasoning", 0)
+        self.estimated = self.estimated or usage.get("estimated", False)
+        if usd is None:
+            self.priced = False
+        else:
+            self.usd += Decimal(usd)
+
+    def spend(self, seconds: float) -> Spend:
+        """As the record that outcomes carry."""
+        return Spend(
+            calls=self.calls,
+            tokens_in=self.tokens_in,
+            tokens_out=self.tokens_out,
+            usd=self.usd if self.priced else None,
+            seconds=round(seconds, 3),
+            estimated=self.estimated,
+            cached=self.cached,
+            reasoning=self.reasoning,
+            in_doubt=self.in_doubt,
+        )
+
+
+@dataclass(slots=True)
+class Attempted:
+    """One attempt of the journal: where it was charged and what it came to."""
+
+    node: str
+    key: str
+    role: str
+    line: str
+    call_line: str
+    attempt: int
+    spent: Spent
+    open: bool
+
+
+@dataclass(slots=True)
+class Recovery:
+    """A run as its journal tells it.
+
+    Attributes:
+        created: Data of ``run.created``.
+        planned: Data of ``run.planned``, None if it never got so far.
+        steps: Recorded steps.
+        attempts: All attempts, in order.
+        spent: Their total.
+        elapsed: Active seconds so far.
+        offers: Best answer so far by node.
+        ended: Data of the last ``run.ended``, None if the run was not ended or was resumed since.
+        budget: Changes of limits by a person, in order.
+        questions: Questions by id: pending ones have no answer.
+        topology_events: ``(seq, kind, node, key, data)`` that topologies recorded.
+        seq: Position of the last event.
+    """
+
+    created: dict[str, Any] = field(default_factory=dict)
+    planned: dict[str, Any] | None = None
+    steps: dict[StepId, Recorded] = field(default_factory=dict)
+    attempts: list[Attempted] = field(default_factory=list)
+    spent: Spent = field(default_factory=Spent)
+    elapsed: float = 0.0
+    offers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ended: dict[str, Any] | None = None
+    budget: list[dict[str, Any]] = field(default_factory=list)
+    questions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    topology_events: list[FoldedEvent] = field(default_factory=list)
+    seq: int = 0
+
+
+def recover(events: Iterable[FoldedEvent]) -> Recovery:
+    """Fold a run's events."""
+    listed = list(events)
+    state = Recovery(steps=memo_from(listed))
+    open_attempts: dict[tuple[str, str, int], Attempted] = {}
+    limits_changed_at = reopened_at = ended_at = 0
+    for seq, kind, node, key, data in listed:
+        state.seq = seq
+        state.elapsed = max(state.elapsed, data.get("elapsed", 0.0))
+        if kind.startswith("call."):
+            _fold_call(state, open_attempts, kind, node, key, data)
+        elif kind == "run.created":
+            state.created = data
+        elif kind == "run.planned":
+            state.planned = data
+        elif kind == "run.ended":
+            state.ended, ended_at = data, seq
+        elif kind == "run.resumed":
+            state.ended, reopened_at = None, max(reopened_at, ended_at)
+        elif kind == "budget.changed":
+            state.budget.append(data)
+            limits_changed_at = seq
+        elif kind == "question.asked":
+            state.questions[data["id"]] = {**data, "node": node, "key": key}
+        elif kind == "offer":
+            state.offers[node] = data
+        elif key.startswith("record:"):
+            state.topology_events.append((seq, kind, node, key, data))
+    for attempt in open_attempts.values():
+        attempt.open = True
+        attempt.spent.in_doubt = 1
+    _answer_questions(state)
+    state.spent = total(state.attempts)
+    settle_failures(state.steps, limits_changed_at=limits_changed_at, reopened_at=reopened_at)
+    return state
+
+
+def _fold_call(
+    state: Recovery,
+    open_attempts: dict[tuple[str, str, int], Attempted],
+    kind: str,
+    node: str,
+    key: str,
+    data: dict[str, Any],
+) -> None:
+    place = (node, key, data["attempt"])
+    if kind == "call.started":
+        reserved = data["reserved"]
+        worst = Spent()
+        usage = {"input": reserved["tokens_in"], "output": reserved["tokens_out"], "estimated": True}
+        worst.add(usage, reserved["usd"], calls=1)
+        attempt = Attempted(
+            node, key, data["role"], data["line"], data["call_line"], data["attempt"], worst, open=False
+        )
+        state.attempts.append(attempt)
+        open_attempts[place] = attempt
+        return
+    attempt = open_attempts.pop(place)
+    attempt.spent = Spent()
+    attempt.spent.add(data["usage"], data["usd"], calls=1 if data.get("sent", True) else 0)
+
+
+def _answer_questions(state: Recovery) -> None:
+    for question in state.questions.values():
+        recorded = state.steps.get((question["node"], question["key"]))
+        if recorded is not None and recorded.data is not None:
+            question["answer"] = recorded.data["result"]
+
+
+def total(attempts: Iterable[Attempted]) -> Spent:
+    """The sum of attempts."""
+    sum_ = Spent()
+    for attempt in attempts:
+        spent = attempt.spent
+        sum_.calls += spent.calls
+        sum_.tokens_in += spent.tokens_in
+        sum_.tokens_out += spent.tokens_out
+        sum_.cached += spent.cached
+        sum_.reasoning += spent.reasoning
+        sum_.usd += spent.usd
+        sum_.priced = sum_.priced and spent.priced
+        sum_.estimated = sum_.estimated or spent.estimated
+        sum_.in_doubt += spent.in_doubt
+    return sum_

@@ -1,0 +1,240 @@
+"""A node's scope: all that its topology may do. See ``romanesco.runtime.Scope`` for what each method promises."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from romanesco.errors import (
+    BudgetExceeded,
+    EmbeddingFailed,
+    RomanescoError,
+)
+from romanesco.journal import canonical, digest
+from romanesco.models import ModelReply, ModelRequest, first_rung, prepare
+from romanesco.runtime._accounts import WRAP_UP
+from romanesco.runtime._attempts import CallStep, call_model
+from romanesco.runtime._codec import read_reply, request_data
+from romanesco.runtime._context import RunContext
+from romanesco.runtime._hooks import HookPoint
+from romanesco.runtime._nodes import Envelope, run_child
+from romanesco.runtime._steps import MEMOISED_FAILURES, failure_from, record_failure, step
+from romanesco.runtime._structured import climb, climb_text
+from romanesco.runtime._topology import Structured
+from romanesco.task import Budget, Deliberation, Outcome, Plan, Task
+
+
+@dataclass(slots=True)
+class NodeScope:
+    """The scope of one node of one run."""
+
+    run: RunContext
+    node: str
+    plan: Plan
+    envelope: Envelope
+
+    def model(self, role: str) -> str:
+        """Name of the model for a role."""
+        return self.run.spec.model(role)
+
+    async def call(self, request: ModelRequest, *, key: str, role: str, purpose: str) -> ModelReply:
+        """Ask a model for text."""
+        return await climb_text(_Caller(self, role), request, key=key, purpose=purpose)
+
+    async def call_structured(self, request: ModelRequest, *, key: str, role: str, purpose: str) -> Structured:
+        """Ask a model for a value of ``request.output``."""
+        return await climb(_Caller(self, role), request, key=key, purpose=purpose)
+
+    async def embed(self, texts: Sequence[str], *, key: str) -> list[list[float]]:
+        """Unit vectors of texts."""
+        embedder = self.run.embedder
+
+        async def do() -> list[list[float]]:
+            try:
+                async with asyncio.timeout(self.run.spec.deadlines.total):
+                    vectors = await embedder.embed(list(texts))
+            except TimeoutError:
+                raise EmbeddingFailed(
+                    "The embedder did not answer",
+                    value=embedder.name,
+                    limit=f"{self.run.spec.deadlines.total} s",
+                    advice="Diversity is unknown for this round.",
+                ) from None
+            return [[round(float(x), 7) for x in vector] for vector in vectors]
+
+        what = {"embedder": embedder.name, "texts": [digest(text) for text in texts]}
+        result: list[list[float]] = await step(self.run, self.node, key, what, do)
+        return result
+
+    async def spawn(self, topology: str, task: Task, *, key: str, budget: Budget | None = None) -> Outcome:
+        """Run a child node and wait for it."""
+        return await run_child(self.run, self.node, self.envelope, topology, task, key=key, budget=budget)
+
+    async def ask(self, question: str, *, key: str, choices: Sequence[str] = ()) -> str:
+        """Ask a person and wait, durably."""
+        run = self.run
+        question_id = digest(f"{run.spec.run} {self.node} {key}")[:8]
+
+        async def do() -> str:
+            await run.journal.append(
+                "question.asked",
+                node=self.node,
+                key=key,
+                data={"id": question_id, "question": question, "choices": list(choices), "digest": digest(question)},
+            )
+            waiting = run.questions.open(question_id, self.node, question, tuple(choices))
+            run.stopwatch.pause()
+            try:
+                return await waiting.answer
+            finally:
+                run.stopwatch.resume()
+                run.questions.close(question_id)
+
+        what = {"question": question, "choices": list(choices)}
+        answer: str = await step(run, self.node, key, what, do)
+        return answer
+
+    async def now(self, *, key: str) -> float:
+        """Wall-clock time in seconds since 1970, recorded."""
+
+        async def do() -> float:
+            return self.run.wall()
+
+        result: float = await step(self.run, self.node, key, "now", do)
+        return result
+
+    async def random(self, *, key: str) -> random.Random:
+        """A random source whose seed is recorded."""
+
+        async def do() -> int:
+            return secrets.randbits(62)
+
+        return random.Random(await step(self.run, self.node, key, "random", do))  # noqa: S311 - not for secrets
+
+    async def record(self, kind: str, data: dict[str, Any], *, key: str) -> dict[str, Any]:
+        """Journal a decision or a state of the topology, once for a key; gives what is on record."""
+        run = self.run
+        run.memo.claim(self.node, f"record:{key}")
+        recorded = run.memo.steps.get((self.node, f"record:{key}"))
+        if recorded is not None and recorded.data is not None:
+            return recorded.data
+        await run.journal.append(kind, node=self.node, key=f"record:{key}", data=data)
+        return data
+
+    async def offer(self, answer: str, *, key: str, note: str = "", deliberation: Deliberation | None = None) -> None:
+        """Journal the best answer so far."""
+        from romanesco._codec import to_json
+
+        data = {
+            "answer": answer,
+            "note": note,
+            "deliberation": None if deliberation is None else to_json(deliberation),
+        }
+        self.run.offers[self.node] = await self.record("offer", data, key=f"offer:{key}")
+
+    async def hook(self, point: str, data: dict[str, Any]) -> dict[str, Any]:
+        """Let the guards at a hook point see, change or refuse ``data``."""
+        for name, guard in self.run.hooks.at(HookPoint(point)):
+            before = data
+            try:
+                data = await guard(before, self)
+            except RomanescoError as error:
+                key = f"hook:{point}:{name}:{data.get('key', '')}:refused"
+                await self.record("hook.acted", {"point": point, "guard": name, "refused": str(error)}, key=key)
+                raise
+            if data != before:
+                key = f"hook:{point}:{name}:{data.get('key', '')}:changed"
+                await self.record("hook.acted", {"point": point, "guard": name, "changed": True}, key=key)
+        return data
+
+
+@dataclass(slots=True)
+class _Caller:
+    """Makes the calls of one role in one node."""
+
+    scope: NodeScope
+    role: str
+
+    async def __call__(self, request: ModelRequest, *, key: str, purpose: str) -> ModelReply:
+        scope, run = self.scope, self.scope.run
+        if run.hooks.guards:
+            request = await _before_agent(scope, request, key=key, role=self.role, purpose=purpose)
+        run.memo.claim(scope.node, key)
+        fingerprint = digest(canonical(request_data(request)))
+        recorded = run.memo.find(scope.node, key, fingerprint)
+        if recorded is None:
+            reply = await self._live(request, key, purpose, fingerprint)
+        elif recorded.failure is not None:
+            raise failure_from(recorded.failure)
+        else:
+            assert recorded.data is not None
+            reply = read_reply(recorded.data)
+        if run.hooks.guards:
+            reply = await _after_model(scope, reply, key=key, role=self.role, purpose=purpose)
+        return reply
+
+    async def _live(self, request: ModelRequest, key: str, purpose: str, fingerprint: str) -> ModelReply:
+        scope, run = self.scope, self.scope.run
+        run.stops.check(scope.node)
+        asked = run.journal.seq
+        if request.output is not None:
+            capabilities = await run.pool.get(request.model).capabilities()
+            request = prepare(request, first_rung(capabilities))
+        call = CallStep(scope.node, key, self.role, purpose, request, fingerprint, asked)
+        work = run.engine.step(key, lambda: call_model(run, call))
+        try:
+            return await within_time(run, purpose, run.stops.guard(scope.node, work))
+        except MEMOISED_FAILURES as error:
+            await record_failure(run, scope.node, key, fingerprint, asked, error)
+            raise
+
+
+async def within_time(run: RunContext, purpose: str, work: Awaitable[ModelReply]) -> ModelReply:
+    """Do a call's work inside what the wall-time account has left for it.
+
+    Ordinary calls leave the wrap-up share of the time untouched; a wrap-up call may use all of it.
+
+    Raises:
+        BudgetExceeded: The time is up, before or during the call.
+    """
+    left = run.time_left(wrap_up=purpose == WRAP_UP)
+    try:
+        async with asyncio.timeout(left) as deadline:
+            with run.stopwatch.working():
+                return await work
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise BudgetExceeded(
+            "The run's time is used up",
+            account="run",
+            dimension="seconds",
+            value=f"{run.stopwatch.elapsed:.1f} s",
+            limit=f"{run.seconds} s",
+            advice="Give it more with --minutes and resume.",
+        ) from None
+
+
+async def _before_agent(scope: NodeScope, request: ModelRequest, *, key: str, role: str, purpose: str) -> ModelRequest:
+    from dataclasses import replace
+
+    messages = [{"role": m.role, "content": m.content} for m in request.messages]
+    data = await scope.hook(
+        HookPoint.BEFORE_AGENT, {"role": role, "key": key, "purpose": purpose, "messages": messages}
+    )
+    changed = tuple(
+        replace(message, content=new["content"])
+        for message, new in zip(request.messages, data["messages"], strict=True)
+    )
+    return replace(request, messages=changed)
+
+
+async def _after_model(scope: NodeScope, reply: ModelReply, *, key: str, role: str, purpose: str) -> ModelReply:
+    from dataclasses import replace
+
+    data = await scope.hook(HookPoint.AFTER_MODEL, {"role": role, "key": key, "purpose": purpose, "text": reply.text})
+    return replace(reply, text=data["text"])

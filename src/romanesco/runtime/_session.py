@@ -1,0 +1,195 @@
+"""A run in this process, driven to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from romanesco._codec import from_json, to_json
+from romanesco.budget import price_of, require_price
+from romanesco.errors import JournalError, StopReason
+from romanesco.journal import Certificate, Event, write_certificate
+from romanesco.runtime._context import RunContext
+from romanesco.runtime._engine import Engine, LocalEngine
+from romanesco.runtime._feed import Watcher
+from romanesco.runtime._hooks import Hooks
+from romanesco.runtime._nodes import Envelope, cut_short, solve_node
+from romanesco.runtime._registry import Topologies
+from romanesco.runtime._spec import RunSpec
+from romanesco.runtime._supervise import supervise
+from romanesco.task import Outcome, Plan, Spend
+
+if TYPE_CHECKING:
+    from romanesco.budget import Price
+    from romanesco.budget._prices import Quote
+    from romanesco.embeddings import Embedder
+    from romanesco.journal import Store
+    from romanesco.models import ModelPool
+
+
+@dataclass(slots=True)
+class Parts:
+    """What runs are made of: chosen once by the caller, shared by the runs of a process.
+
+    Attributes:
+        store: Where journals are kept.
+        pool: Models by name.
+        embedder: Turns texts into vectors.
+        topologies: Topologies by name.
+        engine: What drives children and steps.
+        hooks: Guards by hook point.
+        prices: Prices that the user set, in dollars per million tokens by ``provider:model``; others are looked up.
+        certificates: Folder for certificate files, None for none.
+        clock: Monotonic seconds.
+        wall: Seconds since 1970.
+    """
+
+    store: Store
+    pool: ModelPool
+    embedder: Embedder
+    topologies: Topologies = field(default_factory=Topologies)
+    engine: Engine = field(default_factory=LocalEngine)
+    hooks: Hooks = field(default_factory=Hooks)
+    prices: Mapping[str, Mapping[str, Quote]] = field(default_factory=dict)
+    certificates: Path | None = None
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+
+    def prices_of(self, spec: RunSpec) -> dict[str, Price | None]:
+        """The price of every model of a run.
+
+        Raises:
+            ConfigError: Money is limited and a price is unknown.
+        """
+        prices = {name: price_of(name, self.prices) for name in set(spec.models.values())}
+        for name, price in prices.items():
+            require_price(name, price, spec.budget)
+        return prices
+
+
+class Session:
+    """One run, driven in this process. Made by ``start``, ``resume`` or ``replay``."""
+
+    def __init__(self, run: RunContext, parts: Parts, ended: dict[str, Any] | None = None) -> None:
+        self._run = run
+        self._parts = parts
+        self._ended = ended
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self._run.spec.run
+
+    @property
+    def plan(self) -> Plan:
+        """The run's plan."""
+        return self._run.plan
+
+    @property
+    def spec(self) -> RunSpec:
+        """What the run was asked to be."""
+        return self._run.spec
+
+    def watch(self) -> Watcher:
+        """See what happens from now on."""
+        return self._run.feed.watch()
+
+    def spend(self) -> Spend:
+        """What has been spent so far."""
+        return self._run.spent.spend(self._run.stopwatch.elapsed)
+
+    async def stop(self, why: str, reason: StopReason = StopReason.STOPPED) -> None:
+        """Stop the run; returns when no request of it can reach a server any more."""
+        await self._run.stops.stop("/", why, reason)
+
+    async def drive(self) -> Outcome:
+        """Work until the run ends, and give its outcome. Called once."""
+        run = self._run
+        try:
+            if self._ended is not None:
+                return replace(from_json(Outcome, self._ended["outcome"]), head=run.journal.head)
+            run.stopwatch.start()
+            supervisor = asyncio.ensure_future(supervise(run, self._parts.store)) if run.memo.live else None
+            try:
+                outcome = await self._solve()
+            finally:
+                run.stopwatch.stop()
+                if supervisor is not None:
+                    await _finish(supervisor)
+            return await self._end(outcome)
+        finally:
+            run.feed.end()
+            await run.journal.close()
+
+    async def _solve(self) -> Outcome:
+        run = self._run
+        payload = {
+            "path": "/",
+            "task": to_json(run.spec.task),
+            "plan": to_json(run.plan),
+            "envelope": to_json(Envelope.root(run.spec.task.goal)),
+        }
+        try:
+            ended = await run.engine.child(run.spec.topology, payload, lambda name, data: solve_node(run, name, data))
+        except JournalError as error:
+            return cut_short(run.offers.get("/"), error)
+        return from_json(Outcome, ended)
+
+    async def _end(self, outcome: Outcome) -> Outcome:
+        run = self._run
+        models = dict(run.spec.models)
+        outcome = replace(outcome, run=self.id, bill=run.plan.bill, spend=self.spend(), models=models)
+        if not run.memo.live:
+            return outcome
+        try:
+            data = {
+                "status": outcome.status.value,
+                "reason": outcome.reason.value,
+                "spend": to_json(outcome.spend),
+                "elapsed": outcome.spend.seconds,
+                "outcome": to_json(outcome),
+            }
+            event = await run.journal.append("run.ended", data=data)
+            assert event is not None
+            await self._settle_shared(outcome.spend)
+            return replace(outcome, head=event.hash, certificate=self._certify(event, outcome))
+        except JournalError as error:
+            note = f"{outcome.note} {error}".strip() if str(error) not in outcome.note else outcome.note
+            return replace(outcome, reason=StopReason.STORAGE, note=note)
+
+    def _certify(self, event: Event, outcome: Outcome) -> str:
+        from romanesco import __version__
+
+        folder = self._parts.certificates
+        if folder is None:
+            return ""
+        certificate = Certificate(
+            run=self.id,
+            seq=event.seq,
+            head=event.hash,
+            issued_at=self._parts.wall(),
+            totals=to_json(outcome.spend),
+            version=__version__,
+        )
+        return str(write_certificate(certificate, folder / f"{self.id}.json"))
+
+    async def _settle_shared(self, spend: Spend) -> None:
+        amount = {"calls": str(spend.calls), "tokens": str(spend.tokens_in + spend.tokens_out)}
+        if spend.usd is not None:
+            amount["usd"] = str(spend.usd)
+        for account in self._run.spec.shared:
+            await self._parts.store.charge(account.name, self.id, amount, {})
+
+
+async def _finish(supervisor: asyncio.Task[None]) -> None:
+    """End the supervisor; a fault of its own is raised, unless the journal broke, which the run has seen itself."""
+    supervisor.cancel()
+    await asyncio.wait([supervisor])
+    if not supervisor.cancelled():
+        error = supervisor.exception()
+        if error is not None and not isinstance(error, JournalError):
+            raise error

@@ -1,0 +1,69 @@
+"""What a run is asked to be: everything that is needed to run it again, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from romanesco.models._types import Deadlines
+from romanesco.task import Budget, Task
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAccount:
+    """An account that several runs draw on: ``project:web`` or ``day:2026-11-30``, with its limits."""
+
+    name: str
+    limits: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often an attempt is repeated, and how long it waits.
+
+    Attributes:
+        attempts: Attempts of one call at most, when the failures may have been paid for (5xx, cut, stall).
+        rate_limited: Attempts of one call at most when the server answered 429, which costs nothing.
+        base: First back-off in seconds; it doubles each time, with full jitter.
+        cap: Longest back-off in seconds, unless the server's Retry-After is longer.
+    """
+
+    attempts: int = 3
+    rate_limited: int = 12
+    base: float = 0.5
+    cap: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """A run, as it is journaled first and read again on resume.
+
+    Attributes:
+        run: The run's id.
+        task: Goal, sources and the parameters that the user set.
+        topology: Registered name of the topology.
+        models: ``provider:model`` by role; the role ``default`` serves every role that has none.
+        budget: The user's limits.
+        role_limits: Limits by role, each inside the run's.
+        shared: Accounts across runs that this run draws on.
+        embedder: Name of the embedder, ``static`` unless configured.
+        concurrency: Calls in flight at most for an endpoint.
+        deadlines: Time limits of each call.
+        retry: Retry policy.
+        stream: Whether replies are streamed.
+    """
+
+    run: str
+    task: Task
+    topology: str
+    models: dict[str, str]
+    budget: Budget = field(default_factory=Budget)
+    role_limits: dict[str, Budget] = field(default_factory=dict)
+    shared: tuple[SharedAccount, ...] = ()
+    embedder: str = "static"
+    concurrency: int = 8
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+    def model(self, role: str) -> str:
+        """Name of the model for a role."""
+        return self.models.get(role) or self.models["default"]

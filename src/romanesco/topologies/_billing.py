@@ -1,0 +1,184 @@
+"""Worst cases: from the requests that a topology will make to the lines of its bill.
+
+A request is built from the real prompt templates with a filler of one character for each text that is not known yet.
+Counting it gives the fixed part; each unknown text adds its own bound. So no tokenizer is needed, and the sum holds
+for whatever is generated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from romanesco.errors import ConfigError
+from romanesco.models._types import ModelRequest
+from romanesco.task import Bill, BillLine, Budget
+
+if TYPE_CHECKING:
+    from romanesco.runtime import PlanningDesk
+
+FILLER = "x"
+"""Stands for a text that is not known yet."""
+BYTES_PER_TOKEN = 6
+"""A text that is inserted into another prompt is clipped to this many UTF-8 bytes for each token of its cap. English
+has about 4.5 bytes a token."""
+RETOKENISED = 1.1
+"""A generated text may have this many times its tokens when it is read again in another prompt, ..."""
+RETOKENISED_EXTRA = 4
+"""... plus this many tokens for its two seams."""
+REASK_TOKENS, REASK_BYTES = 160, 900
+"""What a re-ask adds to the request and the reply that it repeats: exact tokens, or bytes as their bound."""
+REPAIR_SHARE, REPAIR_MIN = 4, 2
+"""Repair pool: one re-ask for every so many structured calls, at least so many."""
+RETRY_SHARE, RETRY_MIN = 4, 4
+"""Retry pool: one re-sent attempt for every so many calls, at least so many."""
+REPAIR, RETRY = "repair", "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class CallBound:
+    """The worst case of one call, without repairs and retries.
+
+    Attributes:
+        purpose: Line of the bill.
+        model: Name of the model.
+        tokens_in: Tokens read at most.
+        tokens_out: Tokens generated at most.
+        usd: Money at most, or None if the price is unknown.
+        structured: Whether the reply has a schema.
+        exact: Whether the endpoint counts tokens exactly.
+        reask_usd: Money at most for a re-ask of it, or None if the price is unknown.
+    """
+
+    purpose: str
+    model: str
+    tokens_in: int
+    tokens_out: int
+    usd: Decimal | None
+    structured: bool
+    exact: bool
+    reask_usd: Decimal | None
+
+    @property
+    def reask_in(self) -> int:
+        """Tokens read at most by a re-ask: the request, the reply that did not fit, and what was wrong with it."""
+        fixed = REASK_TOKENS if self.exact else REASK_BYTES
+        return self.tokens_in + piece(self.tokens_out, exact=self.exact) + fixed
+
+
+def piece(cap: int, *, exact: bool) -> int:
+    """Tokens at most of an inserted text that was generated under a cap.
+
+    Args:
+        cap: The output cap that it was generated under, in tokens.
+        exact: Whether tokens are counted exactly; if not, one token a byte is the bound.
+    """
+    return math.ceil(cap * RETOKENISED) + RETOKENISED_EXTRA if exact else cap * BYTES_PER_TOKEN
+
+
+async def bound(desk: PlanningDesk, request: ModelRequest, pieces: Iterable[int], *, purpose: str) -> CallBound:
+    """The worst case of a request.
+
+    Args:
+        desk: Counts and knows prices.
+        request: The request, with ``FILLER`` for each text that is not known yet.
+        pieces: The output cap, in tokens, that each of these texts is generated under.
+        purpose: Line of the bill.
+    """
+    count = await desk.count(request)
+    tokens_in = count.tokens + sum(piece(cap, exact=count.exact) for cap in pieces)
+    call = CallBound(
+        purpose=purpose,
+        model=request.model,
+        tokens_in=tokens_in,
+        tokens_out=request.max_output_tokens,
+        usd=_usd(desk, request.model, tokens_in, request.max_output_tokens),
+        structured=request.output is not None,
+        exact=count.exact,
+        reask_usd=None,
+    )
+    return replace(call, reask_usd=_usd(desk, request.model, call.reask_in, call.tokens_out))
+
+
+def make_bill(calls: Sequence[CallBound]) -> Bill:
+    """A bill for calls that are each made at most once: their own lines, then the pools for repairs and retries.
+
+    Plain calls may need a repair too (an empty reply is asked for again), so the repair pool counts them all when none
+    is structured. Each call of a pool is priced as the dearest there is, dimension by dimension.
+    """
+    purposes = list(dict.fromkeys(call.purpose for call in calls))
+    lines = [_line(purpose, [call for call in calls if call.purpose == purpose]) for purpose in purposes]
+    # A re-ask reads the prompt and the reply again: it is never cheaper than the call itself.
+    structured = sum(call.structured for call in calls)
+    repairs = max(REPAIR_MIN, math.ceil(structured / REPAIR_SHARE))
+    retries = max(RETRY_MIN, math.ceil((len(calls) + repairs) / RETRY_SHARE))
+    tokens_in, tokens_out = max(call.reask_in for call in calls), max(call.tokens_out for call in calls)
+    usd = _dearest(call.reask_usd for call in calls)
+    for purpose, count in ((REPAIR, repairs), (RETRY, retries)):
+        cost = None if usd is None else usd * count
+        lines.append(BillLine(purpose, count, tokens_in * count, tokens_out * count, cost))
+    return Bill(tuple(lines))
+
+
+def excess(bill: Bill, budget: Budget) -> list[tuple[str, object, object]]:
+    """In which dimensions a bill is larger than a budget: (dimension, the bill's value, the limit).
+
+    Raises:
+        ConfigError: There is a money limit and a price is unknown.
+    """
+    if budget.usd is not None and bill.usd is None:
+        raise ConfigError(
+            "A money limit needs a price and the model's price is unknown",
+            value=f"{budget.usd} USD",
+            advice="Set the price of the model in romanesco.toml, or limit tokens instead of money.",
+        )
+    pairs: list[tuple[str, int | Decimal | None, int | Decimal | None]] = [
+        ("tokens", bill.tokens, budget.tokens),
+        ("tokens_in", bill.tokens_in, budget.tokens_in),
+        ("tokens_out", bill.tokens_out, budget.tokens_out),
+        ("usd", bill.usd, budget.usd),
+        ("calls", bill.calls, budget.calls),
+        ("nodes", bill.nodes, budget.nodes),
+    ]
+    return [
+        (name, value, limit)
+        for name, value, limit in pairs
+        if limit is not None and value is not None and value > limit
+    ]
+
+
+def shown(dimension: str, value: object) -> str:
+    """A figure with its unit, for messages."""
+    unit = {"usd": "USD", "calls": "calls", "nodes": "nodes"}.get(dimension, "tokens")
+    side = {"tokens_in": " read", "tokens_out": " generated"}.get(dimension, "")
+    number = f"{value:,}" if isinstance(value, int) else f"{value}"
+    return f"{number} {unit}{side}"
+
+
+def _line(purpose: str, calls: Sequence[CallBound]) -> BillLine:
+    usd = Decimal(0)
+    known = True
+    for call in calls:
+        known = known and call.usd is not None
+        usd += call.usd or 0
+    return BillLine(
+        purpose,
+        len(calls),
+        sum(call.tokens_in for call in calls),
+        sum(call.tokens_out for call in calls),
+        usd if known else None,
+    )
+
+
+def _dearest(values: Iterable[Decimal | None]) -> Decimal | None:
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+def _usd(desk: PlanningDesk, model: str, tokens_in: int, tokens_out: int) -> Decimal | None:
+    price = desk.price(model)
+    return None if price is None else price.worst(tokens_in, tokens_out)

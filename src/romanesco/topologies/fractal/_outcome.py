@@ -1,0 +1,81 @@
+"""How a node ended: from the record and the automaton's end to an outcome. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from romanesco.errors import StopReason
+from romanesco.task import Decision, Outcome, Plan, Status, Task
+from romanesco.topologies.fractal._minutes import Minutes, best, deliberation
+from romanesco.topologies.fractal._state import End, State
+
+_FAILURES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    status: Status
+    reason: StopReason
+    note: str
+
+
+def outcome(task: Task, minutes: Minutes, state: State, plan: Plan) -> Outcome:
+    """The outcome of a node that has ended.
+
+    Without a decision of the Decision Maker the engine takes the best-backed proposal as it stands, and the outcome is
+    partial and says so.
+    """
+    minutes.decision = minutes.decision or _by_engine(minutes, state)
+    ending = _ending(minutes, state)
+    return Outcome(
+        status=ending.status,
+        reason=ending.reason,
+        answer=minutes.decision.answer if minutes.decision else "",
+        note=" ".join(filter(None, (ending.note, _failures(minutes)))),
+        deliberation=deliberation(minutes, state),
+        topology=plan.topology,
+        bill=plan.bill,
+        models=dict(minutes.models),
+    )
+
+
+def _by_engine(minutes: Minutes, state: State) -> Decision | None:
+    chosen = best(state)
+    if not chosen:
+        return None
+    others = {state.latest[member]: "no decision was made" for member in state.alive if state.latest[member] != chosen}
+    proposal = minutes.proposals[chosen]
+    return Decision(chosen, proposal.text, discarded=others, by="engine", model=proposal.model)
+
+
+def _ending(minutes: Minutes, state: State) -> _Ending:
+    cap = minutes.params.decision_tokens
+    spent = minutes.refusal.reason if minutes.refusal else StopReason.BUDGET
+    match state.end:
+        case End.DECIDED if minutes.truncated:
+            note = f"The answer was cut at the output cap of {cap} tokens; raise it with decision_tokens."
+            return _Ending(Status.PARTIAL, StopReason.BUDGET, note)
+        case End.DECIDED:
+            return _Ending(Status.COMPLETED, StopReason.COMPLETED, "")
+        case End.UNDECIDED:
+            note = "The Decision Maker gave no usable decision: the answer is the best-backed proposal as it stands."
+            return _Ending(Status.PARTIAL, StopReason.MODEL, note)
+        case End.WRAPPED_UP:
+            note = f"Cut short: {minutes.refusal or state.account} The answer was written from what there was by then."
+            return _Ending(Status.PARTIAL, spent, note)
+        case End.CUT_SHORT if minutes.decision:
+            note = f"Cut short: {minutes.refusal or state.account} The answer is the best-backed proposal as it stands."
+            return _Ending(Status.PARTIAL, spent, note)
+        case End.CUT_SHORT:
+            return _Ending(Status.FAILED, spent, f"Cut short before there was a proposal: {minutes.refusal or ''}")
+        case _:
+            return _Ending(Status.FAILED, StopReason.MODEL, "No member gave a proposal.")
+
+
+def _failures(minutes: Minutes) -> str:
+    count = len(minutes.failures)
+    if not count:
+        return ""
+    told = "; ".join(minutes.failures[:_FAILURES_SHOWN])
+    more = f"; and {count - _FAILURES_SHOWN} more" if count > _FAILURES_SHOWN else ""
+    return f"{count} call{'s' if count > 1 else ''} gave nothing usable: {told}{more}"

@@ -1,0 +1,287 @@
+"""Planning a FRACTAL node: style and caps by the window, the ensemble, the payloads, and the bill inside the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from romanesco.errors import InputError, PlanRefused
+from romanesco.personas import builtin_personas, load_personas, render_payload, select_ensemble, split
+from romanesco.task import Bill, Plan, Source, Task
+from romanesco.topologies._billing import CallBound, excess, shown
+from romanesco.topologies.fractal import _defaults as d
+from romanesco.topologies.fractal._bill import NodeCalls, bill, model_for, node_calls
+from romanesco.topologies.fractal._params import Params, parse_params
+from romanesco.topologies.fractal._requests import Requests
+from romanesco.topologies.fractal._state import DECISION_MAKER
+
+if TYPE_CHECKING:
+    from romanesco.runtime import PlanningDesk
+
+NAME = "fractal"
+_SHORTEST_PAYLOAD = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A node of one size, with the bounds of its calls and the windows of its models."""
+
+    params: Params
+    calls: NodeCalls
+    windows: Mapping[str, int]
+    reasons: tuple[str, ...]
+
+    def overflow(self) -> tuple[int, CallBound]:
+        """By how many tokens the largest call is over its model's window, and that call; 0 or less fits."""
+        return max(
+            ((call.tokens_in + call.tokens_out - self.windows[call.model], call) for call in self.calls.each),
+            key=lambda pair: pair[0],
+        )
+
+
+async def make_plan(task: Task, desk: PlanningDesk) -> Plan:
+    """Plan a node.
+
+    Raises:
+        InputError: A parameter is wrong.
+        PlanRefused: No node fits the model's window, or the budget can't carry the cheapest one.
+        ConfigError: A money limit with an unknown price.
+    """
+    asked = parse_params(task.params)
+    planner = _Planner(task, desk, asked)
+    sizes = [asked.k] if "k" in task.params else list(range(asked.k, d.K_MIN - 1, -1))
+    drafts = await planner.drafts(sizes)
+    fitting = [draft for draft in drafts if draft.overflow()[0] <= 0]
+    if not fitting:
+        raise await planner.too_large(drafts[0])
+    reasons = []
+    if len(fitting) < len(drafts):
+        over, call = drafts[0].overflow()
+        reasons.append(
+            f"k lowered from {asked.k} to {fitting[0].params.k}: the largest prompt ({call.purpose}) would be {over:,} "
+            f"tokens over the window of {call.model}."
+        )
+    return await _inside_budget(task, planner, fitting, reasons)
+
+
+async def _inside_budget(task: Task, planner: _Planner, drafts: Sequence[Draft], reasons: list[str]) -> Plan:
+    """The first node, rounds lowered first and then k, whose bill is inside the budget."""
+    asked, budget = planner.asked, planner.desk.budget
+    lowest = asked.rounds if "rounds" in task.params else 1
+    first = bill(drafts[0].calls, asked.rounds)
+    for draft in drafts:
+        for rounds in range(asked.rounds, lowest - 1, -1):
+            candidate = bill(draft.calls, rounds)
+            if not excess(candidate, budget):
+                return _plan(draft, rounds, candidate, [*reasons, *_shrunk(drafts[0], draft, rounds, first, planner)])
+    draft = drafts[-1]
+    smallest = bill(draft.calls, lowest)
+    cheapest = await planner.cheapest(draft)
+    if excess(cheapest, budget):
+        raise await planner.too_dear(cheapest)
+    dimension, value, limit = excess(smallest, budget)[0]
+    reasons.append(
+        f"The worst case is {shown(dimension, value)} and the budget {shown(dimension, limit)}: the run may end with a "
+        "labelled partial answer."
+    )
+    return replace(_plan(draft, lowest, smallest, reasons), fits=False)
+
+
+def _shrunk(start: Draft, draft: Draft, rounds: int, first: Bill, planner: _Planner) -> list[str]:
+    changes = []
+    if rounds < planner.asked.rounds:
+        changes.append(f"rounds lowered from {planner.asked.rounds} to {rounds}")
+    if draft.params.k < start.params.k:
+        changes.append(f"k lowered from {start.params.k} to {draft.params.k}")
+    if not changes:
+        return []
+    dimension, value, limit = excess(first, planner.desk.budget)[0]
+    bound = f"the worst case would be {shown(dimension, value)}, the budget is {shown(dimension, limit)}"
+    return [f"{' and '.join(changes)}: {bound}."]
+
+
+def _plan(draft: Draft, rounds: int, worst: Bill, reasons: Sequence[str]) -> Plan:
+    params = replace(draft.params, rounds=rounds)
+    size = f"{params.k} members, {rounds} round{'s' if rounds > 1 else ''} at most, 2 x 3 critiques of each proposal."
+    return Plan(NAME, worst, params.to_json(), (size, *draft.reasons, *reasons))
+
+
+@dataclass(slots=True)
+class _Planner:
+    """Drafts nodes of a task and words its refusals."""
+
+    task: Task
+    desk: PlanningDesk
+    asked: Params
+
+    async def draft(self, k: int) -> Draft:
+        """A node with ``k`` proposers, whether or not it fits."""
+        params, reasons = self._ensemble(replace(self.asked, k=k))
+        windows = await self._windows(params)
+        params, why = _styled(params, windows)
+        requests = Requests(self.task.goal, params, tuple(source.name for source in self.task.sources))
+        params, payloads, told = await self._payloads(params, requests, windows)
+        calls = await node_calls(replace(requests, params=params), self.desk, payloads)
+        unknown = [
+            f"The window of {model} is unknown; planned for {d.UNKNOWN_WINDOW:,} tokens."
+            for model, window in windows.items()
+            if window is None
+        ]
+        known = {model: d.UNKNOWN_WINDOW if window is None else window for model, window in windows.items()}
+        return Draft(params, calls, known, (*reasons, why, *unknown, *told))
+
+    async def drafts(self, sizes: Sequence[int]) -> list[Draft]:
+        """A node of each size, largest first, as far as the required personas find a seat."""
+        drafts = [await self.draft(sizes[0])]
+        for k in sizes[1:]:
+            try:
+                drafts.append(await self.draft(k))
+            except InputError:
+                break  # required personas need more seats; the sizes asked for before it stand
+        return drafts
+
+    async def cheapest(self, draft: Draft) -> Bill:
+        """The bill of the cheapest node of this task: k = 3 (or as many as personas are required), one round."""
+        smaller = list(range(draft.params.k, d.K_MIN - 1, -1))
+        return bill((await self.drafts(smaller))[-1].calls, 1)
+
+    def _ensemble(self, params: Params) -> tuple[Params, list[str]]:
+        library = load_personas(params.personas) if params.personas else builtin_personas()
+        stop: Literal["go-on", "stop"] = "stop" if params.on_inadmissible == "stop" else "go-on"
+        ensemble = select_ensemble(
+            library,
+            k=params.k,
+            delta=params.delta,
+            required=params.members,
+            evaluators_propose=params.evaluators_propose,
+            on_inadmissible=stop,
+        )
+        distance = ensemble.min_distance
+        names = ", ".join(persona.id for persona in ensemble.proposers)
+        told = "unknown" if distance is None else f"{distance:.2f}"
+        verdict = "" if ensemble.admissible else ", which is NOT admissible; the run goes on as configured"
+        reasons = [f"Proposers {names}: least declared distance {told}, delta {params.delta:g}{verdict}."]
+        team = replace(params, team=ensemble.proposers, judges=ensemble.evaluators, distance=distance)
+        return team, reasons
+
+    async def _windows(self, params: Params) -> dict[str, int | None]:
+        names = [model_for(self.desk, persona) for persona in (*params.team, *params.judges)]
+        models = dict.fromkeys([*names, self.desk.model(DECISION_MAKER)])
+        return {model: await self.desk.window(model) for model in models}
+
+    async def _payloads(
+        self, params: Params, requests: Requests, windows: Mapping[str, int | None]
+    ) -> tuple[Params, dict[str, str], list[str]]:
+        """Deal the sources into the room that the window leaves to each member's first prompt."""
+        sources = self.task.sources
+        if not any(source.text.strip() for source in sources):
+            return params, {}, []
+        chars = sum(len(source.text) for source in sources) + 200 * len(sources)
+        while chars >= _SHORTEST_PAYLOAD:
+            payloads = deal(params, sources, chars)
+            worst = 1.0
+            for persona in params.team:
+                request = requests.generation(model_for(self.desk, persona), persona, payloads[persona.id])
+                window = windows[request.model] or d.UNKNOWN_WINDOW
+                count = (await self.desk.count(request)).tokens
+                over = count + request.max_output_tokens - window
+                if over > 0:
+                    # Tokens of the prompt beside the payload stay, so only the rest can be scaled.
+                    bare = (await self.desk.count(requests.generation(request.model, persona, "x"))).tokens
+                    room = window - request.max_output_tokens - bare
+                    worst = min(worst, max(0.0, room / max(1, count - bare)))
+            if worst >= 1.0:
+                return replace(params, payload_chars=chars), payloads, [_coverage(params, sources, chars)]
+            longest = max(len(text) for text in payloads.values())
+            chars = int(min(chars - 1, longest * worst * 0.97))
+        raise PlanRefused(
+            "The window leaves no room for the sources beside goal and prompt",
+            value=f"goal of {len(self.task.goal)} characters",
+            limit=f"{min(w or d.UNKNOWN_WINDOW for w in windows.values()):,} tokens",
+            advice="Shorten the goal, leave the sources out, or use a model with a larger window.",
+        )
+
+    async def too_large(self, draft: Draft) -> PlanRefused:
+        """The refusal for a window that is too small, with what would fit."""
+        over, call = draft.overflow()
+        advice = []
+        smaller = draft
+        for smaller in await self.drafts(range(draft.params.k, d.K_MIN - 1, -1)):
+            if smaller.overflow()[0] <= 0:
+                advice.append(f"k = {smaller.params.k} would fit.")
+                break
+        else:
+            goal = max(1, smaller.overflow()[0])
+            advice.append(
+                f"Even k = {smaller.params.k} is {goal:,} tokens over: shorten the goal by so many, or use a model with "
+                "a larger window."
+            )
+        if self.asked.proposal_tokens or self.asked.critique_tokens or self.asked.decision_tokens:
+            advice.append("Smaller output caps would help too.")
+        return PlanRefused(
+            f"The largest prompt ({call.purpose}, k = {draft.params.k}) with its reply is larger than the window of "
+            f"{call.model}",
+            value=f"{call.tokens_in + call.tokens_out:,} tokens at most",
+            limit=f"{call.tokens_in + call.tokens_out - over:,} tokens",
+            advice=" ".join(advice),
+        )
+
+    async def too_dear(self, cheapest: Bill) -> PlanRefused:
+        """The refusal for a budget that can't carry the cheapest node."""
+        dimension, value, limit = excess(cheapest, self.desk.budget)[0]
+        advice = f"The cheapest node (k = 3, 1 round) needs {shown(dimension, value)} at most."
+        if await self._single_fits():
+            advice += " The topology 'single' would fit: --topology single."
+        return PlanRefused(
+            f"The budget is smaller than the cheapest plan's bill ({dimension})",
+            value=shown(dimension, limit),
+            limit=f"at least {shown(dimension, value)}",
+            advice=advice,
+        )
+
+    async def _single_fits(self) -> bool:
+        from romanesco.runtime import Topologies  # by name, as topologies never import each other
+
+        try:
+            plan = await Topologies()["single"].plan(replace(self.task, params={}), self.desk)
+        except InputError:
+            return False
+        return plan.fits
+
+
+def deal(params: Params, sources: Sequence[Source], chars: int) -> dict[str, str]:
+    """Each proposer's payload as it stands in its prompt."""
+    payloads = split(sources, [persona.id for persona in params.team], budget_chars=chars)
+    return {member: render_payload(excerpts) for member, excerpts in payloads.by_member.items()}
+
+
+def _coverage(params: Params, sources: Sequence[Source], chars: int) -> str:
+    payloads = split(sources, [persona.id for persona in params.team], budget_chars=chars)
+    covered, overlap = payloads.text_coverage or 0.0, payloads.overlap or 0.0
+    left_out = f", left out in part: {', '.join(clip.source for clip in payloads.clipped)}" if payloads.clipped else ""
+    return f"Sources: {covered:.0%} of the text reaches somebody, {overlap:.0%} of that several members{left_out}."
+
+
+def _styled(params: Params, windows: Mapping[str, int | None]) -> tuple[Params, str]:
+    """Style and caps by the smallest window, where the user did not set them."""
+    window = min(d.UNKNOWN_WINDOW if window is None else window for window in windows.values())
+    size = "compact" if window <= d.COMPACT_WINDOW else "medium" if window <= d.MEDIUM_WINDOW else "full"
+    style = params.style or ("compact" if size == "compact" else "full")
+    if style == "full" and size == "compact":
+        size = "medium"
+    if style == "compact":
+        size = "compact"
+    proposal, critique, decision = d.CAPS[size]
+    params = replace(
+        params,
+        style=style,
+        proposal_tokens=params.proposal_tokens or proposal,
+        critique_tokens=params.critique_tokens or critique,
+        decision_tokens=params.decision_tokens or decision,
+    )
+    caps = params.caps
+    return params, (
+        f"{style.capitalize()} prompts for a window of {window:,} tokens: proposals of at most {caps.proposal} tokens, "
+        f"critiques {caps.critique}, decision {caps.decision}."
+    )

@@ -1,0 +1,57 @@
+"""Other people's text inside a prompt: clipped to a size known beforehand, and delimited as data."""
+
+from __future__ import annotations
+
+from romanesco.topologies._billing import BYTES_PER_TOKEN
+
+CUT = " [cut]"
+"""What stands where a text was clipped."""
+FENCE = '"""'
+"""Delimiter of foreign text in compact prompts."""
+
+
+def byte_cap(tokens: int) -> int:
+    """Largest size in UTF-8 bytes of an inserted text that was generated under a cap of so many tokens."""
+    return tokens * BYTES_PER_TOKEN
+
+
+def clip(text: str, tokens: int) -> str:
+    """The text, cut to ``byte_cap(tokens)`` with a visible marker; never inside a character."""
+    limit = byte_cap(tokens)
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return data.decode("utf-8")
+    return data[: max(0, limit - len(CUT))].decode("utf-8", "ignore") + CUT
+
+
+def one_line(text: str) -> str:
+    """The text on one line, so that it can't imitate the lines of a prompt."""
+    return " ".join(text.split())
+
+
+def fenced(text: str, tokens: int) -> str:
+    """Foreign text in a compact prompt: on one line, clipped, between fences that it can't close."""
+    return f"{FENCE}{clip(_unfenced(one_line(text)), tokens)}{FENCE}"
+
+
+def _unfenced(text: str) -> str:
+    # Of the same length, so that a clipped text stays within its cap.
+    return text.replace(FENCE, "'''")
+
+
+def tagged(tag: str, text: str, tokens: int, **attributes: str) -> str:
+    """Foreign text in a full prompt: clipped, between tags that it can't close."""
+    return wrap(tag, clip(disarmed(text.strip()), tokens), **attributes)
+
+
+def wrap(tag: str, text: str, **attributes: str) -> str:
+    """Text between tags. The text must be ours, or disarmed."""
+    shown = "".join(f' {name}="{value}"' for name, value in attributes.items())
+    return f"<{tag}{shown}>\n{text}\n</{tag}>"
+
+
+def disarmed(text: str) -> str:
+    """The text with every angle bracket that could open or close a tag replaced, at the same length in bytes."""
+    for tag in ("source", "proposal", "challenge", "critiques", "ledger"):
+        text = text.replace(f"</{tag}", f"(/{tag}").replace(f"<{tag}", f"({tag}")
+    return text

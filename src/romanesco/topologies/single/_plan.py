@@ -1,0 +1,87 @@
+"""Planning one call: the window, the sources that fit beside the goal, and the bill."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from romanesco.errors import PlanRefused
+from romanesco.personas import split
+from romanesco.task import Plan, Task
+from romanesco.topologies._billing import bound, excess, make_bill, shown
+from romanesco.topologies.single import _params as p
+from romanesco.topologies.single._request import build_request, show_sources
+
+if TYPE_CHECKING:
+    from romanesco.runtime import PlanningDesk
+
+NAME = "single"
+ANSWER = "answer"
+"""The bill's line."""
+_SHORTEST = 80
+
+
+async def make_plan(task: Task, desk: PlanningDesk) -> Plan:
+    """Plan the call.
+
+    Raises:
+        InputError: A parameter is wrong.
+        PlanRefused: The goal does not fit the window, or the budget can't carry the call.
+        ConfigError: A money limit with an unknown price.
+    """
+    params = p.parse_params(task.params)
+    model = desk.model(p.ROLE)
+    known = await desk.window(model)
+    window = p.UNKNOWN_WINDOW if known is None else known
+    cap = params.answer_tokens or max(1, min(p.ANSWER_MAX, window // p.ANSWER_SHARE))
+    params = replace(params, answer_tokens=cap)
+    chars = await _room(task, desk, model, window, params)
+    params = replace(params, source_chars=chars)
+    request = build_request(model, task.goal, show_sources(task.sources, chars), params)
+    bill = make_bill([await bound(desk, request, (), purpose=ANSWER)])
+    over = excess(bill, desk.budget)
+    if over:
+        dimension, value, limit = over[0]
+        raise PlanRefused(
+            f"The budget is smaller than the bill of one call with its repairs and retries ({dimension})",
+            value=shown(dimension, limit),
+            limit=f"at least {shown(dimension, value)}",
+            advice="Raise the limit, or lower answer_tokens.",
+        )
+    reasons = [f"One call to {model}, answer of at most {cap:,} tokens."]
+    if known is None:
+        reasons.append(f"The window of {model} is unknown; planned for {window:,} tokens.")
+    if chars:
+        covered = split(task.sources, [p.ROLE], budget_chars=chars).text_coverage or 0.0
+        reasons.append(f"Sources: {covered:.0%} of the text is shown.")
+    return Plan(NAME, bill, params.to_json(), tuple(reasons))
+
+
+async def _room(task: Task, desk: PlanningDesk, model: str, window: int, params: p.Params) -> int:
+    """Characters of the sources that fit beside the goal and the answer."""
+    bare = await desk.count(build_request(model, task.goal, "", params))
+    output = params.answer_tokens + params.reasoning_tokens
+    over = bare.tokens + output - window
+    if over > 0:
+        raise PlanRefused(
+            f"Goal and answer are larger than the window of {model}",
+            value=f"{bare.tokens + output:,} tokens at most",
+            limit=f"{window:,} tokens",
+            advice=f"Shorten the goal by about {over:,} tokens, lower answer_tokens, or use a model with a larger window.",
+        )
+    if not any(source.text.strip() for source in task.sources):
+        return 0
+    chars = sum(len(source.text) for source in task.sources) + 200 * len(task.sources)
+    while chars >= _SHORTEST:
+        text = show_sources(task.sources, chars)
+        count = (await desk.count(build_request(model, task.goal, text, params))).tokens
+        if count + output <= window:
+            return chars
+        room = max(0, window - output - bare.tokens) / max(1, count - bare.tokens)
+        chars = int(min(chars - 1, len(text) * room * 0.97))
+    raise PlanRefused(
+        "The window leaves no room for the sources beside goal and answer",
+        value=f"{bare.tokens + output:,} tokens without them",
+        limit=f"{window:,} tokens",
+        advice="Lower answer_tokens, shorten the goal, or leave the sources out.",
+    )
