@@ -85,7 +85,7 @@ def test_of_several_the_outermost_account_is_named() -> None:
         ledger.reserve([leaf], CALL)
     assert caught.value.account == "run"
     ledger.set_limit(run, "calls", 9)
-    with pytest.raises(BudgetExceeded, match="At most 0 would fit; ask for less.") as inner:
+    with pytest.raises(BudgetExceeded, match=r"At most 0 would fit; ask for less\.") as inner:
         ledger.reserve([leaf], CALL)
     assert inner.value.account == "run/leaf"
 

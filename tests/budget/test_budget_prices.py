@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from genai_prices import Usage as PublishedUsage
 from genai_prices import calc_price
+from genai_prices.types import (
+    ClauseEquals,
+    ConditionalPrice,
+    ModelInfo,
+    ModelPrice,
+    StartDateConstraint,
+    TimeOfDateConstraint,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from romanesco.budget import Price, Tier, price_of, require_price
+from romanesco.budget._prices import _flat, _highest, _in_force
 from romanesco.errors import ConfigError
 from romanesco.models._types import Usage
 from romanesco.task import Budget
@@ -165,3 +174,77 @@ def test_a_published_price_has_its_tiers_and_its_source() -> None:
     assert price.source == "published (genai-prices)"
     assert [tier.above for tier in price.tiers] == [200_000]
     assert price.tiers[0].input > price.input
+
+
+def plain(dollars: int) -> ModelPrice:
+    return ModelPrice(input_mtok=Decimal(dollars), output_mtok=Decimal(dollars))
+
+
+def dated(dollars: int, start: date) -> ConditionalPrice:
+    return ConditionalPrice(StartDateConstraint(start), prices=plain(dollars))
+
+
+@pytest.mark.parametrize(
+    ("day", "expected"),
+    [
+        (date(2025, 12, 1), [1]),
+        (date(2026, 1, 9), [2, 1]),  # the next one starts within a day: a run may cross midnight
+        (date(2026, 1, 10), [2]),
+        (date(2026, 6, 1), [3]),
+    ],
+)
+def test_published_prices_are_taken_by_date(day: date, expected: list[int]) -> None:
+    info = ModelInfo(
+        "m",
+        ClauseEquals("m"),
+        prices=[ConditionalPrice(prices=plain(1)), dated(2, date(2026, 1, 10)), dated(3, date(2026, 6, 1))],
+    )
+    found = _in_force(info, datetime(day.year, day.month, day.day, 12, tzinfo=UTC))
+    assert [price.input_mtok for price in found] == expected
+
+
+def test_where_no_published_condition_holds_the_first_price_does() -> None:
+    info = ModelInfo("m", ClauseEquals("m"), prices=[dated(7, date(2030, 1, 1)), dated(9, date(2031, 1, 1))])
+    assert [price.input_mtok for price in _in_force(info, AT)] == [7]
+
+
+def test_a_price_that_changes_by_the_hour_counts_with_its_highest_rate() -> None:
+    night = ConditionalPrice(TimeOfDateConstraint(time(0), time(8)), prices=plain(1))
+    info = ModelInfo("m", ClauseEquals("m"), prices=[ConditionalPrice(prices=plain(5)), night])
+    assert {price.input_mtok for price in _in_force(info, AT)} == {1, 5}
+    chat = price_of("deepseek:deepseek-chat", at=AT)
+    assert chat is not None
+    for hour in (3, 20):
+        when = datetime(2026, 1, 15, hour, tzinfo=UTC)
+        usage = PublishedUsage(input_tokens=1000, output_tokens=1000)
+        theirs = calc_price(usage, "deepseek-chat", provider_id="deepseek", genai_request_timestamp=when)
+        assert chat.cost(Usage(1000, 1000)) >= theirs.total_price
+
+
+def test_the_highest_of_several_prices_is_at_least_each_of_them() -> None:
+    def price(read: int, tier: int, above: int) -> Price:
+        return Price(Decimal(read), Decimal(1), Decimal(0), tiers=(Tier(above, Decimal(tier), Decimal(2), Decimal(1)),))
+
+    one, other = price(1, 10, 100), price(3, 5, 50)
+    both = _highest([one, other])
+    assert [(tier.above, tier.input) for tier in both.tiers] == [(50, Decimal(5)), (100, Decimal(10))]
+    for read in (0, 50, 51, 100, 101, 1000):
+        assert both.cost(Usage(read, 7)) >= max(one.cost(Usage(read, 7)), other.cost(Usage(read, 7)))
+
+
+def test_caches_that_servers_write_unasked_count() -> None:
+    published = ModelPrice(
+        input_mtok=Decimal(4), output_mtok=Decimal(8), cache_read_mtok=Decimal(1), cache_write_mtok=Decimal(5)
+    )
+    fills_by_itself, on_request = _flat(published, asks=False), _flat(published, asks=True)
+    assert fills_by_itself is not None and on_request is not None
+    assert fills_by_itself.cost(Usage(1000, 0)) == Decimal("0.005")
+    assert on_request.cost(Usage(1000, 0)) == Decimal("0.004")
+    assert on_request.cost(Usage(1000, 0, cached=1000)) == Decimal("0.001")
+
+
+def test_reasoning_that_costs_more_sets_the_rate_of_output() -> None:
+    published = ModelPrice(input_mtok=Decimal(1), output_mtok=Decimal(2), output_reasoning_mtok=Decimal(3))
+    price = _flat(published, asks=False)
+    assert price is not None
+    assert price.cost(Usage(0, 1000, reasoning=10)) == Decimal("0.003")

@@ -163,6 +163,18 @@ async def test_the_same_route_is_first_come_first_served() -> None:
     assert order == [0, 1, 2, 3, 4]
 
 
+async def test_a_cancelled_waiter_leaves_its_place_to_the_one_behind_it() -> None:
+    ledger, run = run_of(tokens=10)
+    first = await ledger.acquire([run], Amount(10))
+    tasks = [asyncio.create_task(ledger.acquire([run], Amount(10))) for _ in range(2)]
+    await turn()
+    tasks[0].cancel()
+    await turn()
+    assert (ledger.waiting, tasks[1].done()) == (1, False)
+    ledger.release(first)
+    assert (await tasks[1]).open
+
+
 async def test_a_wrap_up_does_not_queue_behind_ordinary_callers() -> None:
     ledger, run = run_of(tokens=100)
     ledger.hold(run, Amount(20))

@@ -67,9 +67,7 @@ class Forgetful(MemoryStore):
 class Generous(MemoryStore):
     """Knows no limits."""
 
-    async def charge(
-        self, account: str, run: str, amount: Mapping[str, str], limit: Mapping[str, str]
-    ) -> None:
+    async def charge(self, account: str, run: str, amount: Mapping[str, str], limit: Mapping[str, str]) -> None:
         await super().charge(account, run, amount, {})
 
 

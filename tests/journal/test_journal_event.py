@@ -65,9 +65,7 @@ class Secret:
     ],
     ids=["lock", "decimal", "set", "keys", "tuple", "nan", "inf", "huge"],
 )
-def test_br_056_the_error_names_the_path_of_the_bad_leaf(
-    value: Any, path: str, kind: type[Exception]
-) -> None:
+def test_br_056_the_error_names_the_path_of_the_bad_leaf(value: Any, path: str, kind: type[Exception]) -> None:
     with pytest.raises(kind) as caught:
         canonical(value)
     assert path in str(caught.value)
@@ -93,9 +91,7 @@ def test_br_125_a_secret_can_not_be_written_and_is_not_in_the_error() -> None:
 
 
 def test_the_hash_is_what_the_documentation_says() -> None:
-    event = make_event(
-        run="r", seq=3, kind="note", node="/", key="k é", at=1.5, body='{"a":"é"}', prev=GENESIS
-    )
+    event = make_event(run="r", seq=3, kind="note", node="/", key="k é", at=1.5, body='{"a":"é"}', prev=GENESIS)
     text = f'["r",3,"note","/","k é",1.5,"{GENESIS}"]\n{{"a":"é"}}'
     assert event.hash == hashlib.sha256(text.encode()).hexdigest() == digest(text)
     assert event.data == {"a": "é"}
@@ -117,7 +113,7 @@ def test_any_changed_field_changes_the_hash(fields: dict[str, Any], name: str, v
 def test_names_that_can_not_be_stored_are_refused() -> None:
     with pytest.raises(ValueError, match="surrogates"):
         make_event(run="r", seq=1, kind="k", node="", key="\ud800", at=0.0, body="{}", prev=GENESIS)
-    with pytest.raises(ValueError, match="nan"):
+    with pytest.raises(ValueError, match="float values"):
         make_event(run="r", seq=1, kind="k", node="", key="", at=math.nan, body="{}", prev=GENESIS)
 
 

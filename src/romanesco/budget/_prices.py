@@ -227,7 +227,7 @@ def _in_force(info: ModelInfo, at: datetime) -> list[ModelPrice]:
         reachable.append(entry.prices)
         if start is None or (isinstance(start, StartDateConstraint) and start.active(at)):
             return reachable
-    return reachable or [info.prices[0].prices]
+    return [*reachable, info.prices[0].prices]  # the table's rule where no condition holds
 
 
 def _flat(published: ModelPrice, *, asks: bool) -> Price | None:

@@ -52,8 +52,8 @@ def add(left: Decimal, right: Decimal) -> Decimal:
 
 
 def plain(number: Decimal) -> str:
-    """A decimal number as text without an exponent."""
-    return format(number, "f")
+    """A decimal number as text without an exponent and without zeros at its end."""
+    return format(number.normalize(_EXACT), "f")
 
 
 def charge(

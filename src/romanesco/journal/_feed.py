@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from itertools import islice
 
 from romanesco.errors import JournalError
@@ -52,7 +52,7 @@ class Feed:
         self._failure = self._failure or failure
         self._wake()
 
-    async def stream(self, after: int, last: Callable[[Event], bool]) -> AsyncIterator[Event]:
+    async def stream(self, after: int, last: Callable[[Event], bool]) -> AsyncGenerator[Event, None]:
         """Events with ``seq > after``, until one of which ``last`` is true, or ``end``.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from types import TracebackType
 from typing import Any, Self
 
@@ -226,7 +226,7 @@ class Journal:
         """
         return (await resolve(self._store, [event]))[0]
 
-    def events(self, after: int = 0) -> AsyncIterator[Event]:
+    def events(self, after: int = 0) -> AsyncGenerator[Event, None]:
         """Durable events with ``seq > after``, each once and in order, as they come.
 
         Ends with the ``run.ended`` of this session, or when the journal is closed. A slow reader costs no

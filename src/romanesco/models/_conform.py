@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from romanesco.models._read import whole
 from romanesco.models._schema import Schema, alternatives, canonical, has_type, path_text, resolve, types_of
+from romanesco.models._tokens import whole
 from romanesco.models._types import Json
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")

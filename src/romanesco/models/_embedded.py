@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from romanesco._assets import SMOLLM2, require
-from romanesco.errors import ConfigError
+from romanesco.errors import ConfigError, ConnectionCut
 from romanesco.models._openai import OpenAICompatible
 from romanesco.models._types import Capabilities, Message, ModelReply, ModelRequest, TokenCount
 
@@ -86,7 +86,16 @@ class EmbeddedModel:
             ModelError: As ``ChatModel.complete``; ``ContextOverflow`` if the prompt alone is larger than the window.
         """
         engine = await self._running()
-        return await engine.calls.complete(_inert(request), on_token=on_token)
+        task = asyncio.create_task(engine.calls.complete(_inert(request), on_token=on_token))
+        engine.in_flight.add(task)
+        task.add_done_callback(engine.in_flight.discard)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if engine.closing and me is not None and not me.cancelling():
+                raise ConnectionCut(f"{self.name} was closed before the reply was whole") from None
+            raise
 
     async def count(self, request: ModelRequest) -> TokenCount:
         """Count the input tokens exactly, the template's own system message included.
@@ -102,7 +111,7 @@ class EmbeddedModel:
         return self._capabilities
 
     async def close(self) -> None:
-        """Stop the engine and free its memory. May be called twice."""
+        """End the calls in flight (``ConnectionCut``), stop the engine and free its memory. May be called twice."""
         starting = self._starting
         if starting is not None and _is_here(starting):
             await asyncio.wait([starting])  # a start can't be broken off; its failure belongs to its callers
@@ -149,14 +158,23 @@ class _Engine:
                 max_connections=connections,
             )
 
+        self.closing = False
+        self.in_flight: set[asyncio.Task[ModelReply]] = set()
         self.calls = client(_CALLS)
         self.counts = client(_COUNTS)
 
     async def close(self) -> None:
-        # The server first: its closing of the connections is what ends the calls that are still in flight.
-        await asyncio.to_thread(self._stop)
+        # Calls in flight end first: the server waits for its connections, and they would wait for the server.
+        self.closing = True
+        tasks = list(self.in_flight)
+        for task in tasks:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+        here = [task for task in tasks if _is_here(task)]
+        if here:
+            await asyncio.wait(here)
         await self.calls.close()
         await self.counts.close()
+        await asyncio.to_thread(self._stop)
 
     def _stop(self) -> None:
         self._server = None  # the server ends with its last reference, waiting for its own threads

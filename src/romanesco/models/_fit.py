@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from romanesco.models._conform import conform
+from romanesco.models._conform import conform, normal
 from romanesco.models._schema import Schema, Violation, at_path, has_type, path_text, types_of, violation
 from romanesco.models._types import Json
 
@@ -164,3 +164,9 @@ def _takes_cut(option: Schema, text: str) -> bool:
     return (not names or (has_type(text, "string") and "string" in names)) and not any(
         rule in option for rule in _TEXT_RULES
     )
+
+
+def is_extra(path: tuple[str | int, ...], schema: Schema) -> bool:
+    """Whether a path leads into a field at the top that the schema does not declare, in whatever spelling."""
+    declared = {normal(name) for name in schema.get("properties", {})}
+    return len(path) == 1 and normal(path[0]) not in declared

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from romanesco.errors import OutputInvalid
+from romanesco.models._describe import describe
 from romanesco.models._parse import FailureKind, Parsed, ParseFailure, is_blank, parse, split_thinking
-from romanesco.models._schema import describe
 from romanesco.models._types import (
     Capabilities,
     FinishReason,

@@ -123,12 +123,12 @@ class OpenAICompatible:
         Raises:
             ModelError: One of its subclasses.
         """
+        import aiohttp  # 100 ms and more at first: before any clock runs
+
         stream = self._stream if stream is None else stream
         mode = output_mode(request, capabilities)
         output_tool = request.output.name if request.output is not None and mode is OutputMode.TOOL else None
         exchange = Exchange(self._caller, PhaseClock(request.deadlines, stream=stream), output_tool, on_token)
-        import aiohttp
-
         failure: ModelError
         try:
             async with exchange.clock.running():

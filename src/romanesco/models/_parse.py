@@ -14,11 +14,12 @@ import enum
 import json
 import re
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
-from romanesco.models._fit import Echo, Fit, cut_is_safe, describes, fit, fit_as_is, looks_described
-from romanesco.models._read import MAX_DEPTH, Cut, Defect, Flaw, Reading, closing, read, same, scrub, whole
+from romanesco.models._fit import Echo, Fit, cut_is_safe, describes, fit, fit_as_is, is_extra, looks_described
+from romanesco.models._plain import plain_object
+from romanesco.models._read import Defect, Reading, closing, read, same
 from romanesco.models._schema import Schema, Violation, path_text
+from romanesco.models._tokens import Cut, Flaw, scrub
 from romanesco.models._types import FinishReason, Json
 
 _OPENER = re.compile(r"[{\[｛［]")
@@ -96,9 +97,9 @@ def parse(text: str, schema: Schema, *, finish: FinishReason, reasoning: str = "
     """
     if finish is FinishReason.CONTENT_FILTER:
         return ParseFailure(FailureKind.REFUSED, "the provider's content filter stopped the reply")
-    quick = _plain_json(text, schema)
-    if quick is not None:
-        return quick
+    plain = plain_object(text, schema)
+    if plain is not None:
+        return Parsed(plain)
     repairs: set[str] = set()
     visible, thoughts = split_thinking(scrub(text, repairs))
     if thoughts:
@@ -134,65 +135,13 @@ def split_thinking(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def _plain_json(text: str, schema: Schema) -> Parsed | None:
-    """The usual case, plain JSON that fits as it is, without the tolerant reader; None for everything else."""
-    try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict) or not _shallow(value) or not _storable(text, value):
-        return None
-    outcome = fit_as_is(value, schema)
-    return Parsed(outcome.value) if isinstance(outcome, Fit) else None
-
-
-def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        _refuse("a field is given twice")
-    return value
-
-
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(word)  # caught in _plain_json: the tolerant reader says what is wrong
-
-
-def _finite(digits: str) -> int | float:
-    number = float(digits)
-    if number in (float("inf"), float("-inf")):
-        _refuse(digits)
-    return whole(number)
-
-
-def _shallow(value: Json) -> bool:
-    """Whether a value is nested no deeper than the tolerant reader goes."""
-    level: list[Json] = [value]
-    for _ in range(MAX_DEPTH):
-        members = (sub for item in level for sub in (item.values() if isinstance(item, dict) else item))
-        level = [sub for sub in members if isinstance(sub, dict | list)]
-        if not level:
-            return True
-    return False
-
-
-def _storable(text: str, value: Json) -> bool:
-    """Whether the value can be written as UTF-8: only a lone surrogate can't."""
-    if text.isascii() and "\\u" not in text:
-        return True
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _without_text(thoughts: str, schema: Schema, finish: FinishReason) -> Parsed | ParseFailure:
     if is_blank(thoughts):
         return ParseFailure(FailureKind.EMPTY, "the reply is empty")
     if finish is not FinishReason.LENGTH:
-        answer = _plain_json(thoughts, schema)
+        answer = plain_object(thoughts, schema)
         if answer is not None:
-            return replace(answer, repairs=("answer in the reasoning",))
+            return Parsed(answer, repairs=("answer in the reasoning",))
     return ParseFailure(FailureKind.REASONING_ONLY, "the reply has reasoning and no answer")
 
 
@@ -312,8 +261,10 @@ def _judge(reading: Reading, schema: Schema, *, ended: bool) -> Parsed | ParseFa
     finished = reading.cut is Cut.NOTHING or (ended and reading.cut is Cut.BRACKETS)
     if reading.hollow or (reading.cut is Cut.STRING and not _safe(reading, schema)):
         outcome: Fit | Echo | Violation = Violation("$", "")
+    elif reading.cut is Cut.STRING and not is_extra(reading.cut_path, schema):
+        outcome = fit_as_is(reading.value, schema)  # a text that may go on is never changed
     else:
-        outcome = fit_as_is(reading.value, schema) if reading.cut is Cut.STRING else fit(reading.value, schema)
+        outcome = fit(reading.value, schema)
     if isinstance(outcome, Fit) and reading.conflict is not None:
         path = path_text(reading.conflict)
         return ParseFailure(FailureKind.AMBIGUOUS, f"{path[:80]} is given twice with different values", path)

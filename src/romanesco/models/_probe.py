@@ -6,6 +6,7 @@ import enum
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from romanesco.errors import ModelError, RequestRejected
 from romanesco.models._openai import OpenAICompatible
@@ -151,12 +152,17 @@ async def _probe_server(model: OpenAICompatible, report: ProbeReport) -> ProbeRe
         try:
             reply = await model.attempt(request, capabilities)
         except RequestRejected:
-            report = replace(report, calls=report.calls + 1, **{name: Verdict.REFUSED})
+            report = _note(replace(report, calls=report.calls + 1), name, Verdict.REFUSED)
         except ModelError as error:
             report = replace(report, calls=report.calls + 1, error=error)
         else:
-            report = replace(_with(report, reply), **{name: judge(reply)})
+            report = _note(_with(report, reply), name, judge(reply))
     return report
+
+
+def _note(report: ProbeReport, name: str, verdict: Verdict) -> ProbeReport:
+    change: dict[str, Any] = {name: verdict}
+    return replace(report, **change)
 
 
 _Trial = tuple[str, ModelRequest, Capabilities, Callable[[ModelReply], Verdict]]

@@ -1,4 +1,4 @@
-"""JSON schemas of replies: compiled and checked by ``jsonschema-rs``, made strict, and told in plain words.
+"""JSON schemas of replies: compiled and checked by ``jsonschema-rs``, made strict.
 
 The library was chosen for its cost: about 20 ms to import and a microsecond a check, where the pure Python one takes
 120 ms and hundreds of microseconds. It is imported when the first reply is checked.
@@ -7,7 +7,7 @@ The library was chosen for its cost: about 20 ms to import and a microsecond a c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -27,7 +27,7 @@ GUIDANCE: dict[str, Json] = {"whitespace_flexible": False, "item_separator": ","
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLES = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
-_WORDS = {
+TYPE_WORDS = {
     "string": "text",
     "integer": "a whole number",
     "number": "a number",
@@ -39,7 +39,6 @@ _WORDS = {
 _RANK = {"required": 0, "additionalProperties": 2}
 _MAX_ERRORS = 50
 _DEEPEST = 32
-_TELL_DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +117,9 @@ def _plain(error: ValidationError) -> str:
         case "additionalProperties":
             text = "there must be no field " + ", ".join(f'"{name}"' for name in kind.unexpected)
         case "type":
-            text = f"{where} must be {' or '.join(_WORDS.get(name, name) for name in _as_list(kind.types))}"
+            text = f"{where} must be {' or '.join(TYPE_WORDS.get(name, name) for name in _as_list(kind.types))}"
         case "enum":
-            text = f"{where} must be one of {_choices(kind.options)}"
+            text = f"{where} must be one of {choices(kind.options)}"
         case "const":
             text = f"{where} must be {json.dumps(kind.expected_value, ensure_ascii=False)}"
         case "minItems":
@@ -140,7 +139,8 @@ def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _choices(options: Sequence[Json]) -> str:
+def choices(options: Sequence[Json]) -> str:
+    """The options as JSON, with commas between."""
     return ", ".join(json.dumps(option, ensure_ascii=False) for option in options)
 
 
@@ -256,52 +256,3 @@ def has_type(value: Json, name: str) -> bool:
             return isinstance(value, dict)
         case _:
             return name == "null" and value is None
-
-
-def describe(schema: Schema) -> str:
-    """The schema as a short list of fields in plain words, for models that copy a schema when they see one.
-
-    For example ``"backs": one of "P1", "P2"; "proposal": text of at most 200 characters``.
-    """
-    return "; ".join(_fields(alternatives(schema, schema), schema, 0)) or "any fields"
-
-
-def _fields(options: Sequence[Schema], root: Schema, depth: int) -> Iterator[str]:
-    for option in options:
-        needed = option.get("required", ())
-        for name, sub in option.get("properties", {}).items():
-            yield f'"{name}"{"" if name in needed else " (optional)"}: {_shape(sub, root, depth)}'
-
-
-def _shape(schema: Any, root: Schema, depth: int) -> str:
-    texts = [_one_shape(option, root, depth) for option in alternatives(schema, root)]
-    text = " or ".join(dict.fromkeys(texts)) or "any value"
-    note = schema.get("description") if isinstance(schema, dict) else None
-    return f"{text} ({' '.join(note.split())[:80]})" if isinstance(note, str) and note.strip() else text
-
-
-def _one_shape(option: Schema, root: Schema, depth: int) -> str:
-    if "const" in option:
-        return json.dumps(option["const"], ensure_ascii=False)
-    if "enum" in option:
-        return f"one of {_choices(option['enum'])}"
-    names = types_of(option)
-    if names == ("array",):
-        return f"a list of {_amount(option, 'minItems', 'maxItems')}items, each {_shape(option.get('items', {}), root, depth)}"
-    if names == ("object",) and depth < _TELL_DEPTH and option.get("properties"):
-        return "an object with " + ", ".join(_fields([option], root, depth + 1))
-    word = " or ".join(_WORDS.get(name, name) for name in names) or "any value"
-    if names == ("string",) and "maxLength" in option:
-        return f"{word} of at most {option['maxLength']} characters"
-    if "minimum" in option and "maximum" in option:
-        return f"{word} from {option['minimum']} to {option['maximum']}"
-    return word
-
-
-def _amount(option: Schema, low: str, high: str) -> str:
-    least, most = option.get(low), option.get(high)
-    if least is not None and least == most:
-        return f"exactly {least} "
-    if most is not None:
-        return f"at most {most} "
-    return f"at least {least} " if least else ""

@@ -13,7 +13,7 @@ from romanesco.runtime._open import (
     spec_and_plan,
     start,
 )
-from romanesco.runtime._recover import Attempted, Recovery, Spent, recover
+from romanesco.runtime._recover import Attempted, FoldedEvent, Recovery, Spent, recover
 from romanesco.runtime._registry import BUILT_IN, ENTRY_POINT_GROUP, Topologies
 from romanesco.runtime._session import Parts, Session
 from romanesco.runtime._spec import RetryPolicy, RunSpec, SharedAccount
@@ -25,6 +25,7 @@ __all__ = [
     "Attempted",
     "Engine",
     "Envelope",
+    "FoldedEvent",
     "Guard",
     "HookPoint",
     "Hooks",

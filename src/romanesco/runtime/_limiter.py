@@ -1,7 +1,9 @@
 """How many calls an endpoint gets at once: additive increase, multiplicative decrease, one queue for all.
 
-One limiter serves everybody who uses the same endpoint and key. A 429 lowers the limit for all of them and
-pauses all of them for as long as the server asks; a run of successes at the limit raises it again.
+One limiter serves everybody who uses the same endpoint and key. A 429 lowers the limit for all of them, pauses
+all of them for as long as the server asks, and then lets them in one after another with a distance in time: a
+server that counts requests a second refuses a burst however few are in flight. Successes raise the limit and
+shorten the distance again.
 """
 
 from __future__ import annotations
@@ -15,6 +17,13 @@ DECREASE = 0.7
 
 COOLDOWN = 1.0
 """Seconds during which further 429s belong to the same burst and lower nothing."""
+
+
+LONGEST_PACE = 1.0
+"""Most seconds between two starts, however long a server asks to wait once."""
+
+RELAX = 0.9
+"""What a success leaves of the pace."""
 
 
 class Limiter:
@@ -32,6 +41,7 @@ class Limiter:
         self._in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._paused_until = 0.0
+        self._pace = 0.0
         self._lowered_at = -COOLDOWN
         self._waker: asyncio.TimerHandle | None = None
 
@@ -48,7 +58,7 @@ class Limiter:
     async def acquire(self) -> None:
         """Wait for a slot, first come first served."""
         if not self._waiting and self._free():
-            self._in_flight += 1
+            self._let_in()
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
@@ -70,6 +80,7 @@ class Limiter:
 
     def succeeded(self) -> None:
         """A call went through: raise the limit a little if it was the limit that held others back."""
+        self._pace = self._pace * RELAX if self._pace > 0.001 else 0.0
         if self._limit < self._most and self._in_flight >= self.limit:
             self._limit = min(float(self._most), self._limit + 1.0 / self._limit)
 
@@ -79,7 +90,13 @@ class Limiter:
         if now - self._lowered_at >= COOLDOWN:
             self._lowered_at = now
             self._limit = max(1.0, self._limit * DECREASE)
+        self._pace = min(LONGEST_PACE, max(pause, self._pace / RELAX, 0.01))
         self._paused_until = max(self._paused_until, now + pause)
+
+    def _let_in(self) -> None:
+        self._in_flight += 1
+        if self._pace:
+            self._paused_until = max(self._paused_until, self._clock() + self._pace)
 
     def _free(self) -> bool:
         return self._in_flight < self.limit and self._clock() >= self._paused_until
@@ -88,7 +105,7 @@ class Limiter:
         while self._waiting and self._free():
             waiter = self._waiting.popleft()
             if not waiter.done():
-                self._in_flight += 1
+                self._let_in()
                 waiter.set_result(None)
         if self._waiting and self._waker is None:
             pause = self._paused_until - self._clock()

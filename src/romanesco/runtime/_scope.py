@@ -6,7 +6,7 @@ import asyncio
 import random
 import secrets
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from romanesco.errors import (
@@ -184,6 +184,7 @@ class _Caller:
         if request.output is not None:
             capabilities = await run.pool.get(request.model).capabilities()
             request = prepare(request, first_rung(capabilities))
+        request = replace(request, deadlines=run.spec.deadlines)
         call = CallStep(scope.node, key, self.role, purpose, request, fingerprint, asked)
         work = run.engine.step(key, lambda: call_model(run, call))
         try:
@@ -220,8 +221,6 @@ async def within_time(run: RunContext, purpose: str, work: Awaitable[ModelReply]
 
 
 async def _before_agent(scope: NodeScope, request: ModelRequest, *, key: str, role: str, purpose: str) -> ModelRequest:
-    from dataclasses import replace
-
     messages = [{"role": m.role, "content": m.content} for m in request.messages]
     data = await scope.hook(
         HookPoint.BEFORE_AGENT, {"role": role, "key": key, "purpose": purpose, "messages": messages}
@@ -234,7 +233,5 @@ async def _before_agent(scope: NodeScope, request: ModelRequest, *, key: str, ro
 
 
 async def _after_model(scope: NodeScope, reply: ModelReply, *, key: str, role: str, purpose: str) -> ModelReply:
-    from dataclasses import replace
-
     data = await scope.hook(HookPoint.AFTER_MODEL, {"role": role, "key": key, "purpose": purpose, "text": reply.text})
     return replace(reply, text=data["text"])

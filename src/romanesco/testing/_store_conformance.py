@@ -11,7 +11,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 
-from romanesco.errors import BudgetExceeded, InputError, JournalCorrupt, JournalUnwritable, RunBusy, UnknownName
+from romanesco.errors import (
+    BudgetExceeded,
+    InputError,
+    JournalCorrupt,
+    JournalUnwritable,
+    RomanescoError,
+    RunBusy,
+    UnknownName,
+)
 from romanesco.journal._event import GENESIS, Event, digest, make_event
 from romanesco.journal._store import Command, Store
 
@@ -61,7 +69,7 @@ async def store_conformance(new_place: Callable[[], Place]) -> None:
     for check in STORE_CHECKS:
         try:
             await check(new_place())
-        except AssertionError as error:
+        except (AssertionError, RomanescoError) as error:
             raise AssertionError(f"{check.__name__}: {error}") from error
 
 
@@ -275,7 +283,7 @@ async def concurrent_charges_never_pass_a_limit(place: Place) -> None:
             group.create_task(ask(one if index % 2 else two, f"r{index}"))
     async with _opened(place) as store:
         charged = Decimal((await store.charged("project"))["calls"])
-    _require((len(accepted), charged) == (16, 48), f"{len(accepted)} charges accepted, {charged} of 50 held")
+    _require(len(accepted) == 16 and charged == 48, f"{len(accepted)} charges accepted, {charged} of 50 held")
 
 
 async def a_closed_store_refuses(place: Place) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from romanesco.errors import ConfigError
-from romanesco.models._types import ModelRequest
+from romanesco.models import ModelRequest, reask_overhead
 from romanesco.task import Bill, BillLine, Budget
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ RETOKENISED = 1.1
 """A generated text may have this many times its tokens when it is read again in another prompt, ..."""
 RETOKENISED_EXTRA = 4
 """... plus this many tokens for its two seams."""
-REASK_TOKENS, REASK_BYTES = 160, 900
-"""What a re-ask adds to the request and the reply that it repeats: exact tokens, or bytes as their bound."""
 REPAIR_SHARE, REPAIR_MIN = 4, 2
 """Repair pool: one re-ask for every so many structured calls, at least so many."""
 RETRY_SHARE, RETRY_MIN = 4, 4
@@ -49,7 +47,7 @@ class CallBound:
         tokens_out: Tokens generated at most.
         usd: Money at most, or None if the price is unknown.
         structured: Whether the reply has a schema.
-        exact: Whether the endpoint counts tokens exactly.
+        reask_in: Tokens read at most by a re-ask: the request, what was wrong, and a piece of the reply.
         reask_usd: Money at most for a re-ask of it, or None if the price is unknown.
     """
 
@@ -59,14 +57,8 @@ class CallBound:
     tokens_out: int
     usd: Decimal | None
     structured: bool
-    exact: bool
+    reask_in: int
     reask_usd: Decimal | None
-
-    @property
-    def reask_in(self) -> int:
-        """Tokens read at most by a re-ask: the request, the reply that did not fit, and what was wrong with it."""
-        fixed = REASK_TOKENS if self.exact else REASK_BYTES
-        return self.tokens_in + piece(self.tokens_out, exact=self.exact) + fixed
 
 
 def piece(cap: int, *, exact: bool) -> int:
@@ -90,17 +82,17 @@ async def bound(desk: PlanningDesk, request: ModelRequest, pieces: Iterable[int]
     """
     count = await desk.count(request)
     tokens_in = count.tokens + sum(piece(cap, exact=count.exact) for cap in pieces)
-    call = CallBound(
+    reask_in = tokens_in + reask_overhead(request)  # bytes: at least as many as tokens
+    return CallBound(
         purpose=purpose,
         model=request.model,
         tokens_in=tokens_in,
         tokens_out=request.max_output_tokens,
         usd=_usd(desk, request.model, tokens_in, request.max_output_tokens),
         structured=request.output is not None,
-        exact=count.exact,
-        reask_usd=None,
+        reask_in=reask_in,
+        reask_usd=_usd(desk, request.model, reask_in, request.max_output_tokens),
     )
-    return replace(call, reask_usd=_usd(desk, request.model, call.reask_in, call.tokens_out))
 
 
 def make_bill(calls: Sequence[CallBound]) -> Bill:
@@ -111,7 +103,7 @@ def make_bill(calls: Sequence[CallBound]) -> Bill:
     """
     purposes = list(dict.fromkeys(call.purpose for call in calls))
     lines = [_line(purpose, [call for call in calls if call.purpose == purpose]) for purpose in purposes]
-    # A re-ask reads the prompt and the reply again: it is never cheaper than the call itself.
+    # A re-ask reads the prompt again: it is never cheaper than the call itself, and may itself be re-sent.
     structured = sum(call.structured for call in calls)
     repairs = max(REPAIR_MIN, math.ceil(structured / REPAIR_SHARE))
     retries = max(RETRY_MIN, math.ceil((len(calls) + repairs) / RETRY_SHARE))

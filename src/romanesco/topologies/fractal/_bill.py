@@ -53,12 +53,6 @@ class NodeCalls:
         )
 
 
-def model_for(desk_or_scope: object, persona: Persona) -> str:
-    """Name of the persona's model: its own, or the one that is configured for its id."""
-    lookup = desk_or_scope.model  # type: ignore[attr-defined]  # the desk and the scope share this method
-    return persona.model or str(lookup(persona.id))
-
-
 async def node_calls(requests: Requests, desk: PlanningDesk, payloads: Mapping[str, str]) -> NodeCalls:
     """Bound every call of a node.
 
@@ -74,7 +68,7 @@ async def node_calls(requests: Requests, desk: PlanningDesk, payloads: Mapping[s
     generation = [
         await bound(
             desk,
-            requests.generation(model_for(desk, persona), persona, payloads.get(persona.id, "")),
+            requests.generation(desk.model(persona.id), persona, payloads.get(persona.id, "")),
             (),
             purpose=PROPOSAL,
         )
@@ -83,14 +77,14 @@ async def node_calls(requests: Requests, desk: PlanningDesk, payloads: Mapping[s
     integration = [
         await bound(
             desk,
-            _integration(requests, model_for(desk, persona), team, shown, seat),
+            _integration(requests, desk.model(persona.id), team, shown, seat),
             [caps.proposal] * len(team),
             purpose=PROPOSAL,
         )
         for seat, persona in enumerate(team)
     ]
     critique = [
-        await bound(desk, requests.critique(model_for(desk, judge), judge, shown[0]), [caps.proposal], purpose=CRITIQUE)
+        await bound(desk, requests.critique(desk.model(judge.id), judge, shown[0]), [caps.proposal], purpose=CRITIQUE)
         for judge in params.judges
     ]
     decider = desk.model(DECISION_MAKER)

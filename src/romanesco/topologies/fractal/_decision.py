@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from romanesco.task import Decision, LedgerEntry, Source
-from romanesco.topologies.fractal._ledger import quoted
-from romanesco.topologies.fractal._schemas import NONE
+from romanesco.task import Decision, LedgerEntry
 from romanesco.topologies.fractal._state import DECISION_MAKER
 
 NO_REASON = "not chosen; no reason was given"
@@ -37,25 +35,17 @@ def read_decision(value: Mapping[str, Any], ids: Sequence[str], *, model: str, c
     return Decision(chosen, str(value["answer"]).strip(), absorbed, discarded, DECISION_MAKER, model)
 
 
-def decision_entries(
-    value: Mapping[str, Any], decision: Decision, round: int, sources: Sequence[Source], *, compact: bool
-) -> list[LedgerEntry]:
-    """What the decision adds to the ledger: its entries, and each discarded alternative."""
-    if compact:
-        items = [{"kind": "risk", "text": str(value["risk"]), "source": NONE, "quote": ""}]
-    else:
-        items = list(value["ledger"])
-    entries = []
-    for item in items:
-        kind, evidence = item["kind"], (decision.chosen,)
-        proven = quoted(item["quote"], item["source"], sources)
-        if proven:
-            evidence = (item["source"],)
-        if kind == "fact" and not proven:
-            kind = "claim"  # a fact needs a check or a cited source
-        if item["text"].strip():
-            entries.append(LedgerEntry(kind, item["text"].strip(), DECISION_MAKER, round, evidence))
+def decision_entries(value: Mapping[str, Any], decision: Decision, round: int, *, compact: bool) -> list[LedgerEntry]:
+    """What the decision adds to the ledger: its entries, and each discarded alternative.
+
+    The Decision Maker reads no source, so none of them is a fact.
+    """
+    items = [{"kind": "risk", "text": str(value["risk"])}] if compact else list(value["ledger"])
+    entries = [
+        LedgerEntry(item["kind"], item["text"].strip(), DECISION_MAKER, round, (decision.chosen,))
+        for item in items
+        if item["text"].strip()
+    ]
     for proposal, why in decision.discarded.items():
-        text = f"{proposal}: {why}"
-        entries.append(LedgerEntry("discarded", text, DECISION_MAKER, round, (proposal,)))
+        entries.append(LedgerEntry("discarded", f"{proposal}: {why}", DECISION_MAKER, round, (proposal,)))
     return entries

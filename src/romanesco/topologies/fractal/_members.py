@@ -11,7 +11,6 @@ from romanesco.models._types import FinishReason, ModelReply, ModelRequest
 from romanesco.personas import FRAME_CHALLENGER, Persona
 from romanesco.task import Critique, Decision, LedgerEntry, Proposal, Task
 from romanesco.topologies.fractal import _defaults as d
-from romanesco.topologies.fractal._bill import model_for
 from romanesco.topologies.fractal._decision import decision_entries, read_decision
 from romanesco.topologies.fractal._ledger import evidence_entries, headline
 from romanesco.topologies.fractal._minutes import Heard, Minutes, best, matrix, seats
@@ -79,7 +78,7 @@ class Members:
                 return await self._wrap_up(state)
 
     async def _generate(self, persona: Persona) -> Heard:
-        model = model_for(self.scope, persona)
+        model = self.scope.model(persona.id)
         request = self.requests.generation(model, persona, self.payloads.get(persona.id, ""))
         key = f"generate/1/{persona.id}"
         if request.output is None:
@@ -97,7 +96,7 @@ class Members:
         others = [
             self.minutes.shown(state.latest[member]) for member in state.alive if member not in (persona.id, challenger)
         ]
-        request = self.requests.integration(model_for(self.scope, persona), persona, own, challenge, others, round)
+        request = self.requests.integration(self.scope.model(persona.id), persona, own, challenge, others, round)
         found = await self._structured(request, f"integrate/{round}/{persona.id}", persona.id, PROPOSAL)
         return self._from_value(persona, round, found)
 
@@ -133,7 +132,7 @@ class Members:
         if not text:
             return _failed(persona.id, "the reply was empty")
         seat = seats(self.requests.params.team)[persona.id]
-        model = reply.model or model_for(self.scope, persona)
+        model = reply.model or self.scope.model(persona.id)
         proposal = Proposal(
             id=f"P{seat}.{round}",
             member=persona.id,
@@ -156,7 +155,7 @@ class Members:
         return Heard(event, proposal=proposal, entries=tuple(entries), model=model)
 
     async def _criticise(self, evaluator: Persona, target: str) -> Heard:
-        model = model_for(self.scope, evaluator)
+        model = self.scope.model(evaluator.id)
         request = self.requests.critique(model, evaluator, self.minutes.shown(target))
         key = f"critique/{target}/{evaluator.id}"
         found = await self._structured(request, key, evaluator.id, CRITIQUE)
@@ -180,7 +179,7 @@ class Members:
         decision = read_decision(found.value, [row.id for row in rows], model=model, compact=compact)
         if not decision.answer or decision.chosen not in self.minutes.proposals:
             raise OutputInvalid("The decision has no answer", advice="The best-backed proposal is taken instead.")
-        told = decision_entries(found.value, decision, round, self.task.sources, compact=compact)
+        told = decision_entries(found.value, decision, round, compact=compact)
         return Heard(Decided(), decision=decision, entries=tuple(told), model=model, truncated=found.truncated)
 
     async def _wrap_up(self, state: State) -> Heard:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from romanesco.errors import InputError, PlanRefused
-from romanesco.personas import builtin_personas, load_personas, render_payload, select_ensemble, split
+from romanesco.personas import (
+    EVALUATORS,
+    FRAME_CHALLENGER,
+    GENERATORS,
+    Ensemble,
+    Persona,
+    builtin_personas,
+    load_personas,
+    render_payload,
+    select_ensemble,
+    split,
+)
 from romanesco.task import Bill, Plan, Source, Task
 from romanesco.topologies._billing import CallBound, excess, shown
 from romanesco.topologies.fractal import _defaults as d
-from romanesco.topologies.fractal._bill import NodeCalls, bill, model_for, node_calls
+from romanesco.topologies.fractal._bill import NodeCalls, bill, node_calls
 from romanesco.topologies.fractal._params import Params, parse_params
 from romanesco.topologies.fractal._requests import Requests
 from romanesco.topologies.fractal._state import DECISION_MAKER
@@ -148,25 +159,22 @@ class _Planner:
 
     def _ensemble(self, params: Params) -> tuple[Params, list[str]]:
         library = load_personas(params.personas) if params.personas else builtin_personas()
-        stop: Literal["go-on", "stop"] = "stop" if params.on_inadmissible == "stop" else "go-on"
-        ensemble = select_ensemble(
-            library,
-            k=params.k,
-            delta=params.delta,
-            required=params.members,
-            evaluators_propose=params.evaluators_propose,
-            on_inadmissible=stop,
-        )
+        ensemble = _best_team(library, params)
         distance = ensemble.min_distance
         names = ", ".join(persona.id for persona in ensemble.proposers)
         told = "unknown" if distance is None else f"{distance:.2f}"
         verdict = "" if ensemble.admissible else ", which is NOT admissible; the run goes on as configured"
         reasons = [f"Proposers {names}: least declared distance {told}, delta {params.delta:g}{verdict}."]
+        for persona in (*ensemble.proposers, *ensemble.evaluators):
+            model = self.desk.model(persona.id)
+            if persona.model and persona.model != model:
+                # Models are configured by role, so that all of them are known before the run; a wish is only told.
+                reasons.append(f"{persona.id} prefers {persona.model} and gets {model}, which is configured for it.")
         team = replace(params, team=ensemble.proposers, judges=ensemble.evaluators, distance=distance)
         return team, reasons
 
     async def _windows(self, params: Params) -> dict[str, int | None]:
-        names = [model_for(self.desk, persona) for persona in (*params.team, *params.judges)]
+        names = [self.desk.model(persona.id) for persona in (*params.team, *params.judges)]
         models = dict.fromkeys([*names, self.desk.model(DECISION_MAKER)])
         return {model: await self.desk.window(model) for model in models}
 
@@ -182,7 +190,7 @@ class _Planner:
             payloads = deal(params, sources, chars)
             worst = 1.0
             for persona in params.team:
-                request = requests.generation(model_for(self.desk, persona), persona, payloads[persona.id])
+                request = requests.generation(self.desk.model(persona.id), persona, payloads[persona.id])
                 window = windows[request.model] or d.UNKNOWN_WINDOW
                 count = (await self.desk.count(request)).tokens
                 over = count + request.max_output_tokens - window
@@ -214,8 +222,8 @@ class _Planner:
         else:
             goal = max(1, smaller.overflow()[0])
             advice.append(
-                f"Even k = {smaller.params.k} is {goal:,} tokens over: shorten the goal by so many, or use a model with "
-                "a larger window."
+                f"Even k = {smaller.params.k} is {goal:,} tokens over: shorten the goal by so many, or use a model "
+                "with a larger window."
             )
         if self.asked.proposal_tokens or self.asked.critique_tokens or self.asked.decision_tokens:
             advice.append("Smaller output caps would help too.")
@@ -248,6 +256,33 @@ class _Planner:
         except InputError:
             return False
         return plan.fits
+
+
+def _best_team(library: Mapping[str, Persona], params: Params) -> Ensemble:
+    """The personas the user asks for, the paper's generators where seats are left, then the most dispersed others.
+
+    If the paper's generators keep the ensemble below ``delta``, which a user's own biases can do, only the Frame
+    Challenger among them is kept.
+    """
+    seated = {FRAME_CHALLENGER, *params.members, *(p.id for p in library.values() if p.mandatory)}
+    if params.evaluators_propose:
+        seated |= set(EVALUATORS)
+    named = [one for one in GENERATORS if one not in seated][: max(0, params.k - len(seated))]
+    with_named = _select(library, params, (*params.members, *named), stop=False)
+    if with_named.admissible:
+        return with_named
+    return _select(library, params, params.members, stop=True)
+
+
+def _select(library: Mapping[str, Persona], params: Params, required: Sequence[str], *, stop: bool) -> Ensemble:
+    return select_ensemble(
+        library,
+        k=params.k,
+        delta=params.delta,
+        required=required,
+        evaluators_propose=params.evaluators_propose,
+        on_inadmissible="stop" if stop and params.on_inadmissible == "stop" else "go-on",
+    )
 
 
 def deal(params: Params, sources: Sequence[Source], chars: int) -> dict[str, str]:

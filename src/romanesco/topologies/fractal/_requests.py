@@ -98,7 +98,7 @@ class Requests:
         """The decision."""
         caps, style = self.params.caps, self.params.style
         messages = render_decision(self.goal, matrix, ledger, self.form)
-        output = shapes.decision_schema(caps, style, [row.id for row in matrix], self.sources)
+        output = shapes.decision_schema(caps, style, [row.id for row in matrix])
         return self._request(model, messages, caps.decision, self.params.decision_temperature, "decide", output)
 
     def wrap_up(self, model: str, proposals: Sequence[Shown]) -> ModelRequest:

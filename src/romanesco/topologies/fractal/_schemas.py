@@ -17,7 +17,8 @@ NONE = "none"
 """Stands for "no proposal" or "no source" in an enum."""
 
 _CHARS_PER_TOKEN = {"compact": 3.5, "full": 8.0}
-_ENTRY_KINDS = ["fact", "claim", "constraint", "risk"]
+_ENTRY_KINDS = ("claim", "constraint", "risk")
+"""Kinds that the Decision Maker can add. It reads no source, so it brings in no fact."""
 STANCES = ("keep", "change", "withdraw")
 """What the Frame Challenger can do with its frame in Integration."""
 
@@ -57,7 +58,7 @@ def critique_schema(caps: Caps, style: str) -> OutputSchema:
     return _object("critiques", {"critiques": {"type": "array", **count, "items": item}})
 
 
-def decision_schema(caps: Caps, style: str, ids: Sequence[str], sources: Sequence[str]) -> OutputSchema:
+def decision_schema(caps: Caps, style: str, ids: Sequence[str]) -> OutputSchema:
     """The decision: flat for small models, with lists for big ones."""
     if style == "compact":
         left = caps.decision - 50
@@ -67,19 +68,14 @@ def decision_schema(caps: Caps, style: str, ids: Sequence[str], sources: Sequenc
             {
                 "chosen": _enum(ids),
                 "absorbed_from": _enum([*ids, NONE]),
-                "absorbed": {**note, "minLength": 0},
+                "absorbed": {"type": "string", "maxLength": note["maxLength"]},
                 "why_not_others": note,
                 "risk": note,
                 "answer": _text(left // 2, style),
             },
         )
     text = {"type": "string", "minLength": 1}
-    entry = {
-        "kind": _enum(_ENTRY_KINDS),
-        "text": text,
-        "source": _enum([*sources, NONE]),
-        "quote": {"type": "string"},
-    }
+    entry = {"kind": _enum(_ENTRY_KINDS), "text": text}
     absorbed = _shape({"from": _enum(ids), "what": text})
     discarded = _shape({"id": _enum(ids), "why": text})
     return _object(

@@ -109,8 +109,8 @@ Decide. The answer goes to a reader who has seen none of this.
 `chosen`: the id of the proposal whose path you take.
 `absorbed`: what you take over from other proposals; `from` is the proposal's id, `what` the part.
 `discarded`: for each proposal that you did not choose, its `id` and `why`, in one sentence.
-`ledger`: what should be remembered, at most 8 entries. `kind` is "fact" only for what a source says, with the `source`
-and a word-for-word `quote`; else "claim". "constraint" is what the answer must respect, "risk" what may break it.
+`ledger`: what should be remembered, at most 8 entries, each with its `kind`: "constraint" is what the answer must
+respect, "risk" what may break it, "claim" what it rests on without proof.
 `answer`: the deliverable itself, complete, in at most {words} words. Meet in it the critiques that are right; do not
 talk about proposals, rounds or this procedure."""
 

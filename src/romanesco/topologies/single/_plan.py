@@ -67,7 +67,7 @@ async def _room(task: Task, desk: PlanningDesk, model: str, window: int, params:
             f"Goal and answer are larger than the window of {model}",
             value=f"{bare.tokens + output:,} tokens at most",
             limit=f"{window:,} tokens",
-            advice=f"Shorten the goal by about {over:,} tokens, lower answer_tokens, or use a model with a larger window.",
+            advice=f"Shorten the goal by about {over:,} tokens, lower answer_tokens, or use a larger window.",
         )
     if not any(source.text.strip() for source in task.sources):
         return 0

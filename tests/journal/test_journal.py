@@ -1,0 +1,460 @@
+"""The owner's handle on a run: order, durability, faults, subscribers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from romanesco.errors import JournalCorrupt, JournalError, JournalUnwritable, RunBusy, UnknownName
+from romanesco.journal import GENESIS, Event, Journal, SQLiteStore, Store, event_hash
+from romanesco.journal._chain import check_chain
+from romanesco.testing._store import MemoryStore
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened: Store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "journal.db")
+    yield opened
+    await opened.close()
+
+
+async def begun(store: Store, run: str = "r") -> Journal:
+    journal = await Journal.create(store, run)
+    await journal.append("run.created", data={"spec": {"goal": "g"}})
+    return journal
+
+
+async def test_events_have_their_order_at_the_call(store: Store) -> None:
+    async with await begun(store) as journal:
+        first = journal.append("call.started", node="/", key="a", data={"x": 1})
+        second = journal.append_nowait("note", key="b")
+        assert (first.event.seq, second.seq, journal.seq) == (2, 3, 3)
+        assert second.prev == first.event.hash
+        assert journal.head == second.hash
+        assert journal.durable == 1, "nothing is durable before the loop has run"
+        assert await first == first.event
+        assert await first == first.event, "it may be awaited again"
+        await journal.flush()
+        assert journal.durable == 3
+    events = await store.read("r")
+    check_chain(events, None, "r")
+    assert [(event.kind, event.key) for event in events] == [
+        ("run.created", ""),
+        ("call.started", "a"),
+        ("note", "b"),
+    ]
+
+
+async def test_br_062_parallel_appends_lose_nothing_and_are_in_call_order(store: Store) -> None:
+    called: list[str] = []
+
+    async def member(journal: Journal, number: int) -> None:
+        for step in range(5):
+            called.append(f"{number}/{step}")
+            event = await journal.append("note", key=f"{number}/{step}")
+            assert journal.durable >= event.seq
+            await asyncio.sleep(0)
+
+    async with await begun(store) as journal:
+        async with asyncio.TaskGroup() as group:
+            for number in range(100):
+                group.create_task(member(journal, number))
+    events = await store.read("r")
+    check_chain(events, None, "r")
+    assert [event.key for event in events[1:]] == called
+
+
+async def test_close_writes_what_was_not_awaited_and_frees_the_run(store: Store) -> None:
+    journal = await begun(store)
+    for number in range(10):
+        journal.append_nowait("note", key=str(number))
+    assert store.owned("r")
+    await journal.close()
+    await journal.close()
+    assert not store.owned("r")
+    assert len(await store.read("r")) == 11
+    with pytest.raises(JournalUnwritable, match="is closed"):
+        journal.append_nowait("note")
+
+
+async def test_a_run_goes_on_where_it_was(store: Store) -> None:
+    async with await begun(store) as journal:
+        await journal.append("note", key="a")
+        head = journal.head
+    async with await Journal.open(store, "r") as journal:
+        assert (journal.seq, journal.durable, journal.head) == (2, 2, head)
+        past = journal.take_past()
+        assert [event.seq for event in past] == [1, 2]
+        assert journal.take_past() == []
+        event = await journal.append("run.resumed")
+        assert (event.seq, event.prev) == (3, head)
+
+
+async def test_a_run_has_one_owner(store: Store) -> None:
+    async with await begun(store):
+        with pytest.raises(RunBusy, match="r"):
+            await Journal.open(store, "r")
+        with pytest.raises(RunBusy):
+            await Journal.create(store, "r")
+        async with await begun(store, "other"):
+            pass
+
+
+async def test_creating_twice_and_opening_nothing_are_errors_and_leave_no_lock(store: Store) -> None:
+    await (await begun(store)).close()
+    with pytest.raises(JournalError, match="There is a run of that id already"):
+        await Journal.create(store, "r")
+    with pytest.raises(UnknownName, match="no run of that id"):
+        await Journal.open(store, "unknown")
+    assert not store.owned("r")
+    assert not store.owned("unknown")
+
+
+async def test_br_128_nothing_but_a_resume_follows_the_end(store: Store) -> None:
+    journal = await Journal.create(store, "r")
+    with pytest.raises(JournalError, match=r"got note; limit run\.created"):
+        journal.append_nowait("note")
+    journal.append_nowait("run.created")
+    with pytest.raises(JournalError, match="can't follow"):
+        journal.append_nowait("run.ended")
+        journal.append_nowait("note")
+    await journal.close()
+    async with await Journal.open(store, "r") as journal:
+        with pytest.raises(JournalError, match=r"limit run\.resumed"):
+            journal.append_nowait("call.started")
+        journal.append_nowait("run.resumed")
+        journal.append_nowait("note", key="again")
+        await journal.append("run.ended")
+    assert [event.kind for event in await store.read("r")][-3:] == ["run.resumed", "note", "run.ended"]
+
+
+async def test_large_values_are_stored_apart_and_come_back(store: Store) -> None:
+    data = {"request": {"messages": ["word " * 1000]}, "line": "proposal", "again": "é" * 2000}
+    async with await begun(store) as journal:
+        event = await journal.append("call.started", key="a", data=data)
+        assert len(event.body) < 300
+        assert event.data["line"] == "proposal"
+        assert set(event.data["request"]) == {"$blob"}
+        assert await journal.resolve(event) == data
+        assert await store.blob(event.data["again"]["$blob"]) == ('"' + "é" * 2000 + '"').encode()
+
+
+async def test_what_looks_like_a_payload_mark_is_data(store: Store) -> None:
+    data = {"reply": {"$blob": "0" * 64}}
+    async with await begun(store) as journal:
+        assert await journal.resolve(await journal.append("note", data=data)) == data
+
+
+async def test_br_056_bad_data_is_refused_at_the_call_and_leaves_no_hole(store: Store) -> None:
+    async with await begun(store) as journal:
+        with pytest.raises(JournalError, match=r"call\.finished with key 'a/b'.*\$\.reply\.x\[1\] is of type lock"):
+            journal.append("call.finished", key="a/b", data={"reply": {"x": [1, threading.Lock()]}})
+        with pytest.raises(JournalError, match="surrogates"):
+            journal.append_nowait("note", key="\ud800")
+        assert (await journal.append("note", data={"reply": "half \ud83d"})).seq == 2
+        assert (await store.read("r", 1))[0].data == {"reply": "half \ud83d"}
+
+
+async def test_a_clock_that_goes_backwards_changes_no_order(store: Store) -> None:
+    times = iter([50.0, 40.0, -3.5, 60])
+    async with await Journal.create(store, "r", clock=lambda: next(times)) as journal:
+        for kind in ("run.created", "note", "note", "note"):
+            journal.append_nowait(kind)
+    async with await Journal.open(store, "r") as journal:
+        assert [(event.seq, event.at) for event in journal.take_past()] == [
+            (1, 50.0),
+            (2, 40.0),
+            (3, -3.5),
+            (4, 60.0),
+        ]
+
+
+@pytest.mark.parametrize("edit", ["body", "missing", "swap"])
+async def test_opening_a_damaged_run_names_the_event_and_leaves_no_lock(edit: str) -> None:
+    store = MemoryStore()
+    async with await begun(store) as journal:
+        for number in range(700):
+            journal.append_nowait("note", key=str(number))
+    events = store.data.events["r"]
+    if edit == "body":
+        event = events[600]
+        values = {name: getattr(event, name) for name in Event.__slots__}
+        events[600] = Event(**{**values, "body": '{"edited":1}'})
+    elif edit == "missing":
+        del events[600]
+    else:
+        events[600], events[601] = events[601], events[600]
+    with pytest.raises(JournalCorrupt, match="Event 601 of run r"):
+        await Journal.open(store, "r")
+    assert not store.owned("r")
+
+
+def full_disk() -> JournalUnwritable:
+    return JournalUnwritable("The disk is full", value="j.db", limit="0 bytes free", advice="Free some space.")
+
+
+async def test_after_a_failed_write_nothing_more_is_accepted() -> None:
+    store = MemoryStore()
+    journal = await begun(store)
+    store.failure = full_disk()
+    waiting = [journal.append("note", key=str(number)) for number in range(3)]
+    for written in waiting:
+        with pytest.raises(JournalUnwritable, match=r"The disk is full; got j\.db; limit 0 bytes.*Free some"):
+            await written
+    assert journal.broken
+    store.failure = None
+    for attempt in (lambda: journal.append("note"), lambda: journal.append_nowait("note")):
+        with pytest.raises(JournalUnwritable, match="disk is full"):
+            attempt()
+    with pytest.raises(JournalUnwritable, match="disk is full"):
+        await journal.flush()
+    await journal.close()
+    assert not store.owned("r")
+    async with await Journal.open(store, "r") as journal:
+        assert journal.seq == 1, "nothing of the failed write is there"
+        await journal.append("run.resumed")
+
+
+async def test_a_write_that_was_not_awaited_fails_the_next_append() -> None:
+    store = MemoryStore()
+    journal = await begun(store)
+    store.failure = full_disk()
+    journal.append_nowait("note")
+    await asyncio.sleep(0.01)
+    with pytest.raises(JournalUnwritable, match="disk is full"):
+        journal.append_nowait("note")
+    await journal.close()
+
+
+async def test_a_store_closed_too_early_breaks_the_journal_and_hangs_nobody() -> None:
+    store = MemoryStore()
+    journal = await begun(store)
+    written = journal.append("note")
+    await store.close()
+    with pytest.raises(JournalUnwritable, match="closed"):
+        await written
+    await journal.close()
+
+
+async def test_closing_with_a_full_disk_does_not_hang() -> None:
+    store = MemoryStore()
+    journal = await begun(store)
+    store.failure = full_disk()
+    journal.append_nowait("note")
+    await journal.close()
+    assert journal.broken
+
+
+async def test_a_cancelled_wait_does_not_cancel_the_write() -> None:
+    store = MemoryStore()
+    journal = await begun(store)
+    store.latency = 0.02
+
+    async def wait() -> None:
+        await journal.append("note", key="a")
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0.005)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await journal.append("note", key="b")).seq == 3
+    await journal.close()
+    assert [event.key for event in await store.read("r")] == ["", "a", "b"]
+
+
+async def test_a_cancelled_wait_does_not_hide_a_failure() -> None:
+    store = MemoryStore()
+    journal = await begun(store)
+    store.latency, store.failure = 0.02, full_disk()
+
+    async def wait() -> None:
+        await journal.append("note", key="a")
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0.005)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0.03)
+    assert journal.broken
+    await journal.close()
+
+
+async def collected(journal: Journal, after: int, into: list[int], pause: float = 0.0) -> None:
+    async for event in journal.events(after):
+        into.append(event.seq)
+        if pause:
+            await asyncio.sleep(pause)
+
+
+async def test_br_127_subscribers_get_every_event_once_and_in_order(store: Store) -> None:
+    early: list[int] = []
+    slow: list[int] = []
+    late: list[int] = []
+    from_40: list[int] = []
+    async with await begun(store) as journal, asyncio.TaskGroup() as group:
+        group.create_task(collected(journal, 0, early))
+        group.create_task(collected(journal, 0, slow, pause=0.0001))
+        for number in range(2, 1200):
+            written = journal.append("note", key=str(number))
+            if number % 50 == 0:
+                await written
+            if number == 600:
+                group.create_task(collected(journal, 0, late))
+                group.create_task(collected(journal, 40, from_40))
+        await journal.append("run.ended")
+    assert early == slow == late == list(range(1, 1201))
+    assert from_40 == list(range(41, 1201))
+
+
+@given(cuts=st.lists(st.integers(1, 30), max_size=6))
+@settings(max_examples=30, deadline=None)
+def test_br_127_a_dropped_subscriber_goes_on_where_it_was(cuts: list[int]) -> None:
+    async def main() -> list[int]:
+        seen: list[int] = []
+        store = MemoryStore()
+        async with await begun(store) as journal:
+
+            async def subscriber() -> None:
+                for cut in [*cuts, 10_000]:
+                    async with aclosing(journal.events(seen[-1] if seen else 0)) as events:
+                        taken = 0
+                        async for event in events:
+                            seen.append(event.seq)
+                            taken += 1
+                            if event.kind == "run.ended":
+                                return
+                            if taken == cut:
+                                break
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(subscriber())
+                for number in range(60):
+                    journal.append_nowait("note", key=str(number))
+                    if number % 7 == 0:
+                        await asyncio.sleep(0)
+                journal.append_nowait("run.ended")
+        return seen
+
+    assert asyncio.run(main()) == list(range(1, 62 + 1))
+
+
+async def test_subscribers_see_only_what_is_durable() -> None:
+    store = MemoryStore()
+    journal = await begun(store)
+    store.latency = 0.02
+    seen: list[int] = []
+    async with asyncio.TaskGroup() as group:
+        group.create_task(collected(journal, 1, seen))
+        written = journal.append("run.ended")
+        await asyncio.sleep(0.005)
+        assert seen == []
+        await written
+    assert seen == [2]
+    await journal.close()
+
+
+async def test_a_subscription_ends_when_the_journal_is_closed_without_an_end(store: Store) -> None:
+    journal = await begun(store)
+    seen: list[int] = []
+    async with asyncio.TaskGroup() as group:
+        group.create_task(collected(journal, 0, seen))
+        await asyncio.sleep(0.01)
+        journal.append_nowait("note")
+        await journal.close()
+    assert seen == [1, 2]
+
+
+async def test_a_subscription_gets_the_failure_after_the_last_durable_event() -> None:
+    store = MemoryStore()
+    journal = await begun(store)
+    seen: list[int] = []
+    subscriber = asyncio.create_task(collected(journal, 0, seen))
+    await asyncio.sleep(0)
+    store.failure = full_disk()
+    journal.append_nowait("note")
+    with pytest.raises(JournalUnwritable, match="disk is full"):
+        await subscriber
+    assert seen == [1]
+    await journal.close()
+
+
+async def test_the_end_of_an_earlier_session_does_not_end_a_subscription(store: Store) -> None:
+    async with await begun(store) as journal:
+        await journal.append("run.ended")
+    seen: list[int] = []
+    async with await Journal.open(store, "r") as journal, asyncio.TaskGroup() as group:
+        group.create_task(collected(journal, 0, seen))
+        await asyncio.sleep(0.01)
+        await journal.append("run.resumed")
+        await journal.append("run.ended")
+    assert seen == [1, 2, 3, 4]
+
+
+async def test_br_136_journals_in_one_process_do_not_hear_each_other(store: Store) -> None:
+    seen: dict[str, list[str]] = {"a": [], "b": []}
+
+    async def listen(journal: Journal) -> None:
+        async for event in journal.events():
+            seen[journal.run].append(event.run)
+
+    async with await begun(store, "a") as a, await begun(store, "b") as b, asyncio.TaskGroup() as group:
+        group.create_task(listen(a))
+        group.create_task(listen(b))
+        for number in range(20):
+            a.append_nowait("note", key=str(number))
+            b.append_nowait("note", key=str(number))
+        a.append_nowait("run.ended")
+        b.append_nowait("run.ended")
+    assert seen == {"a": ["a"] * 22, "b": ["b"] * 22}
+
+
+def test_a_store_serves_one_loop_after_another(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "journal.db")
+
+    async def one(run: str) -> None:
+        async with await begun(store, run) as journal:
+            await journal.append("note")
+
+    asyncio.run(one("a"))
+    asyncio.run(one("b"))
+
+    async def last() -> list[str]:
+        heads = await store.runs()
+        await store.close()
+        return sorted(head.run for head in heads)
+
+    assert asyncio.run(last()) == ["a", "b"]
+
+
+DATA = st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=30), max_size=4)
+
+
+@given(st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=6), DATA), max_size=15))
+@settings(max_examples=50, deadline=None)
+def test_any_events_make_a_valid_chain(events: list[tuple[str, dict[str, Any]]]) -> None:
+    async def main() -> list[Event]:
+        store = MemoryStore()
+        async with await begun(store) as journal:
+            for key, data in events:
+                journal.append_nowait("note", key=key, data=data)
+        return await store.read("r")
+
+    prev = GENESIS
+    stored = asyncio.run(main())
+    for position, event in enumerate(stored):
+        fields = {name: getattr(event, name) for name in Event.__slots__ if name != "hash"}
+        assert event.seq == position + 1
+        assert event.prev == prev
+        assert event.hash == event_hash(**fields)
+        prev = event.hash
+    assert [(event.key, event.data) for event in stored[1:]] == events

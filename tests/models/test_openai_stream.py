@@ -1,0 +1,259 @@
+"""Events and the replies that they add up to, without a network."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from romanesco.models._openai_stream import (
+    MAX_EVENT,
+    EventStream,
+    ProtocolError,
+    ReplyAssembler,
+    decode_usage,
+    merge,
+    parse_json,
+)
+from romanesco.models._types import FinishReason, ModelReply, Timing, ToolCall, Usage
+
+USAGE = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}
+
+
+def delta(content: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return {"model": "m", "choices": [{"index": 0, "delta": content, "finish_reason": finish}]}
+
+
+def call(index: int | None, arguments: Any, name: str | None = None, identity: str | None = None) -> dict[str, Any]:
+    function = {"arguments": arguments} if name is None else {"name": name, "arguments": arguments}
+    part: dict[str, Any] = {"function": function}
+    if index is not None:
+        part["index"] = index
+    if identity is not None:
+        part["id"] = identity
+    return delta({"tool_calls": [part]})
+
+
+def add_up(payloads: list[Any], output_tool: str | None = None) -> ModelReply:
+    assembler = ReplyAssembler(output_tool=output_tool)
+    for payload in payloads:
+        assembler.feed(payload)
+    return assembler.reply(Timing())
+
+
+def wire(payloads: list[Any], newline: bytes = b"\n") -> bytes:
+    events = [b": keep-alive" + newline * 2]
+    events += [b"data: " + json.dumps(p, ensure_ascii=False).encode() + newline * 2 for p in payloads]
+    return b"".join(events) + b"data: [DONE]" + newline * 2
+
+
+def read(chunks: list[bytes]) -> tuple[ModelReply, bool]:
+    events, assembler, done = EventStream(), ReplyAssembler(), False
+    found = [data for chunk in chunks for data in events.feed(chunk)]
+    found.append(events.rest())  # a carriage return at the very end waits for a line feed
+    for data in found:
+        if data == b"[DONE]":
+            done = True
+        elif data:
+            assembler.feed(parse_json(data, "event"))
+    return assembler.reply(Timing()), done
+
+
+PAYLOADS = [
+    delta({"role": "assistant", "content": ""}),
+    delta({"reasoning_content": "hm… 🤔"}),
+    delta({"content": "żółć "}),
+    delta({"content": "日本語 🥦\r\n"}),
+    call(0, '{"a"', "look", "c1"),
+    call(0, ":1}"),
+    delta({}, "stop"),
+    {"choices": [], "usage": USAGE},
+]
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+def test_a_body_split_at_every_byte_gives_the_same_reply(newline: bytes) -> None:
+    body = wire(PAYLOADS, newline)
+    whole = read([body])
+    assert whole[1]
+    assert whole[0].text == "żółć 日本語 🥦\r\n"
+    assert whole[0].usage == Usage(9, 4)
+    for place in range(len(body) + 1):
+        assert read([body[:place], body[place:]]) == whole
+    assert read([body[i : i + 1] for i in range(len(body))]) == whole
+
+
+@given(st.lists(st.text(max_size=12), max_size=8), st.data())
+def test_any_text_cut_anywhere_arrives_whole(texts: list[str], data: st.DataObject) -> None:
+    body = wire([delta({"content": text}) for text in texts])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=6)))
+    edges = [0, *cuts, len(body)]
+    reply, done = read([body[a:b] for a, b in pairwise(edges)])
+    assert done
+    assert reply.text == "".join(texts)
+
+
+def test_data_over_several_lines_other_fields_and_comments() -> None:
+    events = EventStream()
+    body = b'event: x\nid: 3\ndata: {"a":\ndata:1}\n\n: note\n\ndata\n\ndata: last'
+    assert events.feed(body) == [b'{"a":\n1}']
+    assert events.rest() == b"last"
+
+
+def test_an_endless_event_is_refused() -> None:
+    events = EventStream()
+    with pytest.raises(ProtocolError, match="larger than"):
+        events.feed(b"data: " + b"x" * (MAX_EVENT + 1))
+
+
+@pytest.mark.parametrize("data", [b"{", b'{"a": "\xff"}', b"[" * 100_000])
+def test_what_is_not_json_says_so_without_quoting_it(data: bytes) -> None:
+    with pytest.raises(ProtocolError, match=r"^an event is not JSON$") as caught:
+        parse_json(data, "an event")
+    assert caught.value.__context__ is None
+
+
+def test_parallel_tool_calls_are_put_together_by_index() -> None:
+    reply = add_up([
+        call(0, "", "first", "a"),
+        call(1, '{"y"', "second", "b"),
+        call(0, '{"x":'),
+        call(1, ":2}"),
+        call(0, "1}"),
+        delta({}, "tool_calls"),
+    ])
+    assert reply.tool_calls == (ToolCall("a", "first", '{"x":1}'), ToolCall("b", "second", '{"y":2}'))
+    assert reply.finish is FinishReason.TOOL_CALLS
+
+
+def test_parallel_tool_calls_that_all_say_index_0_are_told_apart_by_id() -> None:
+    reply = add_up([call(0, "{}", "f", "a"), call(0, "{}", "f", "b")])
+    assert [c.id for c in reply.tool_calls] == ["a", "b"]
+
+
+def test_tool_calls_without_index_or_id_and_with_arguments_as_an_object() -> None:
+    reply = add_up([call(None, {"x": 1}, "f"), delta({}, "stop")])
+    assert reply.tool_calls == (ToolCall("call_0", "f", '{"x": 1}'),)
+
+
+def test_the_output_tools_arguments_become_the_text() -> None:
+    reply = add_up([call(0, '{"a"', "answer", "c"), call(0, ":1}"), delta({}, "tool_calls")], output_tool="answer")
+    assert (reply.text, reply.tool_calls, reply.finish) == ('{"a":1}', (), FinishReason.STOP)
+
+
+def test_an_output_tool_cut_by_the_cap_says_length() -> None:
+    reply = add_up([call(0, '{"a"', "answer", "c"), delta({}, "length")], output_tool="answer")
+    assert (reply.text, reply.finish) == ('{"a"', FinishReason.LENGTH)
+
+
+def test_without_an_output_tool_call_the_text_stays() -> None:
+    assert add_up([delta({"content": "no"}), delta({}, "stop")], output_tool="answer").text == "no"
+
+
+def test_br_101_opaque_fields_are_kept() -> None:
+    reply = add_up([
+        delta({"reasoning_content": "a", "signature": "s1", "refusal": None, "annotations": []}),
+        delta({"reasoning_content": "b", "reasoning_details": [{"index": 0, "type": "t", "text": "x"}]}),
+        delta({"reasoning_details": [{"index": 0, "text": "y"}, {"index": 1, "text": "z"}]}),
+    ])
+    assert reply.reasoning == "ab"
+    assert reply.opaque == {
+        "reasoning_content": "ab",
+        "signature": "s1",
+        "reasoning_details": [{"index": 0, "type": "t", "text": "xy"}, {"index": 1, "text": "z"}],
+    }
+
+
+def test_merge_takes_the_later_of_what_cannot_be_joined() -> None:
+    assert merge(1, 2) == 2
+    assert merge([1], [2]) == [1, 2]
+    assert merge({"a": 1, "text": "x"}, {"a": None, "text": "y", "b": 2}) == {"a": 1, "text": "xy", "b": 2}
+
+
+def test_typed_content_parts() -> None:
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "hi"}]
+    reply = add_up([delta({"content": parts}), delta({}, "stop")])
+    assert (reply.text, reply.reasoning) == ("hi", "hm")
+
+
+def test_a_refusal_is_the_text_and_a_content_filter() -> None:
+    reply = add_up([delta({"content": None, "refusal": "I can"}), delta({"refusal": "not"}), delta({}, "stop")])
+    assert (reply.text, reply.finish) == ("I cannot", FinishReason.CONTENT_FILTER)
+
+
+@pytest.mark.parametrize(
+    ("word", "finish"),
+    [
+        ("stop", FinishReason.STOP),
+        ("length", FinishReason.LENGTH),
+        ("max_tokens", FinishReason.LENGTH),
+        ("function_call", FinishReason.TOOL_CALLS),
+        ("content_filter", FinishReason.CONTENT_FILTER),
+        ("whatever", FinishReason.UNKNOWN),
+        (None, FinishReason.UNKNOWN),
+    ],
+)
+def test_finish_reasons(word: str | None, finish: FinishReason) -> None:
+    assert add_up([delta({"content": "x"}, word)]).finish is finish
+
+
+def test_other_choices_are_ignored() -> None:
+    other = {"choices": [{"index": 1, "delta": {"content": "no"}}]}
+    assert add_up([delta({"content": "yes"}), other]).text == "yes"
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        3,
+        {"choices": 3},
+        {"choices": ["x"]},
+        {"choices": [{"delta": "x"}]},
+        {"choices": [{"delta": {"content": 3}}]},
+        {"choices": [{"delta": {"tool_calls": 3}}]},
+    ],
+)
+def test_what_is_not_a_chunk_is_refused(payload: Any) -> None:
+    with pytest.raises(ProtocolError):
+        ReplyAssembler().feed(payload)
+
+
+@pytest.mark.parametrize(
+    ("reported", "usage"),
+    [
+        (USAGE, Usage(9, 4)),
+        ({**USAGE, "prompt_tokens_details": {"cached_tokens": 5}}, Usage(9, 4, cached=5)),
+        ({**USAGE, "prompt_cache_hit_tokens": 5}, Usage(9, 4, cached=5)),
+        ({**USAGE, "completion_tokens_details": {"reasoning_tokens": 3}}, Usage(9, 4, reasoning=3)),
+        ({**USAGE, "completion_tokens_details": None, "prompt_tokens_details": None}, Usage(9, 4)),
+        # reasoning left out of completion_tokens, but not of the total
+        (
+            {**USAGE, "total_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 7}},
+            Usage(9, 11, reasoning=7),
+        ),
+        # cached tokens left out of prompt_tokens
+        (
+            {"prompt_tokens": 2, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}},
+            Usage(7, 4, cached=5),
+        ),
+        ({"prompt_tokens": 0, "completion_tokens": 0}, None),
+        ({"prompt_tokens": 0, "completion_tokens": 5}, None),
+        ({"prompt_tokens": -1, "completion_tokens": 5}, None),
+        ({"prompt_tokens": True, "completion_tokens": 5}, None),
+        ({"prompt_tokens": 2.5, "completion_tokens": 5}, None),
+        ({"prompt_tokens": 2}, None),
+        ({}, None),
+    ],
+)
+def test_usage(reported: dict[str, Any], usage: Usage | None) -> None:
+    assert decode_usage(reported) == usage
+
+
+def test_br_031_no_output_tokens_with_text_is_no_usage() -> None:
+    zero = {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 0}}
+    assert add_up([delta({"content": "x"}), zero]).usage is None
+    assert add_up([delta({}, "stop"), zero]).usage == Usage(5, 0)

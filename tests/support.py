@@ -1,0 +1,32 @@
+"""What the tests of runs share: a configuration in a folder of their own, and a run's journal as data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from romanesco import Config, load_config
+from romanesco.journal import SQLiteStore
+from romanesco.runtime import FoldedEvent, Recovery, read_events, recover
+
+QUICK_RETRY = {"retry.base": 0.01, "retry.cap": 0.05}
+
+
+def config_in(folder: Path, **overrides: Any) -> Config:
+    """A configuration whose home is in ``folder``; nothing of the machine's or the user's is in it."""
+    settings = {name.replace("__", "."): value for name, value in overrides.items()}
+    return load_config(Path("/dev/null"), env={}, overrides={"home": str(folder / "home"), **QUICK_RETRY, **settings})
+
+
+async def events_of(config: Config, run: str) -> list[FoldedEvent]:
+    """All events of a run, payloads resolved."""
+    store = SQLiteStore(config.home() / "journal.db")
+    try:
+        return await read_events(store, run)
+    finally:
+        await store.close()
+
+
+async def recovered(config: Config, run: str) -> Recovery:
+    """A run as its journal tells it."""
+    return recover(await events_of(config, run))
