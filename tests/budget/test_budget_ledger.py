@@ -345,6 +345,13 @@ def test_a_carved_limit_is_raised_from_and_lowered_to_the_parents_remainder() ->
     assert run.reserved("calls") == 0
 
 
+def test_a_raise_of_a_carved_limit_asks_for_the_difference_only() -> None:
+    ledger, run, child = carved()
+    ledger.settle(ledger.reserve([child], Amount(50)), Amount(50))
+    ledger.set_limit(child, "tokens", 100)
+    assert (run.used("tokens"), run.reserved("tokens"), run.remaining("tokens")) == (50, 50, 0)
+
+
 def test_lowering_the_parent_binds_what_was_carved_before() -> None:
     ledger, run, child = carved()
     ledger.set_limit(run, "tokens", 20)

@@ -69,6 +69,24 @@ async def test_no_chance_means_no_waiting() -> None:
     assert ledger.waiting == 0
 
 
+async def test_what_is_held_back_is_no_chance_for_an_ordinary_caller() -> None:
+    ledger, run = run_of(tokens=100)
+    ledger.hold(run, Amount(30))
+    ledger.settle(await ledger.acquire([run], Amount(60), wrap_up=True), Amount(10))
+    assert run.held("tokens") == 20
+    flying = await ledger.acquire([run], Amount(40))
+    with pytest.raises(BudgetExceeded):
+        await ledger.acquire([run], Amount(71))  # 10 used + 20 held + 71 > 100, whatever comes back
+    last = await ledger.acquire([run], Amount(30), wrap_up=True)
+    with pytest.raises(BudgetExceeded):
+        await ledger.acquire([run], Amount(71))  # what the wrap-up took out of the held share would go back to it
+    task = asyncio.create_task(ledger.acquire([run], Amount(70)))
+    await turn()
+    ledger.release(flying)
+    ledger.release(last)
+    assert (await task).open
+
+
 async def test_a_waiter_is_refused_when_the_last_chance_is_gone() -> None:
     ledger, run = run_of(tokens=100)
     first = await ledger.acquire([run], Amount(60))

@@ -32,14 +32,20 @@ async def test_it_conforms() -> None:
 
 
 async def test_near_meanings_are_nearer_than_far_ones() -> None:
-    bakery, bread, steel = await EMBEDDER.embed(
-        ["The bakery opens at six.", "Bread is baked early in the morning.", "Steel revenue fell by four per cent."]
-    )
+    bakery, bread, steel = await EMBEDDER.embed([
+        "The bakery opens at six.",
+        "Bread is baked early in the morning.",
+        "Steel revenue fell by four per cent.",
+    ])
     assert likeness(bakery, bread) > likeness(bakery, steel) + 0.2
 
 
 async def test_a_long_text_is_the_mean_of_all_of_it() -> None:
-    one, twice, tail = await EMBEDDER.embed(["bread " * 30_000, "bread " * 60_000, "bread " * 30_000 + "steel " * 30_000])
+    one, twice, tail = await EMBEDDER.embed([
+        "bread " * 30_000,
+        "bread " * 60_000,
+        "bread " * 30_000 + "steel " * 30_000,
+    ])
     assert likeness(one, twice) > 0.9999
     assert likeness(one, tail) < 0.9
 
@@ -66,7 +72,9 @@ def test_any_text_has_a_unit_vector(text: str) -> None:
 async def test_the_table_is_loaded_once_for_concurrent_callers(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[object] = []
     load = __import__("romanesco.embeddings._static", fromlist=["_load"])._load
-    monkeypatch.setattr("romanesco.embeddings._static._load", lambda paths: loads.append(paths) or load(paths))
+    monkeypatch.setattr(
+        "romanesco.embeddings._static._load", lambda paths: loads.append(paths) or load(paths)
+    )
     embedder = StaticEmbedder()
     async with asyncio.TaskGroup() as group:
         for _ in range(6):
@@ -85,7 +93,11 @@ async def test_br_145_a_missing_table_is_a_failure_and_no_number(
 async def test_own_tables_are_checked(tmp_path: Path) -> None:
     tokenizer = require(WORDLLAMA)[1]
     tokens = len(json.loads(tokenizer.read_text(encoding="utf-8"))["model"]["vocab"])
-    good, small, hollow = tmp_path / "good.safetensors", tmp_path / "small.safetensors", tmp_path / "nan.safetensors"
+    good, small, hollow = (
+        tmp_path / "good.safetensors",
+        tmp_path / "small.safetensors",
+        tmp_path / "nan.safetensors",
+    )
     save_file({"table": np.ones((tokens, 4), dtype=np.float16)}, good)
     save_file({"table": np.ones((tokens - 1, 4), dtype=np.float16)}, small)
     save_file({"table": np.full((tokens, 4), np.nan, dtype=np.float16)}, hollow)

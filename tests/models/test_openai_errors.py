@@ -79,7 +79,7 @@ OVERFLOWS: dict[str, tuple[int, Any]] = {
             {
                 "error": {
                     "code": 400,
-                    "message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+                    "message": "The input token count (1200000) exceeds the maximum number of tokens allowed (9).",
                     "status": "INVALID_ARGUMENT",
                 }
             }

@@ -46,7 +46,12 @@ async def test_it_gives_back_the_recorded_reply() -> None:
 async def test_br_142_samples_of_one_prompt_stay_apart() -> None:
     recorded = [RecordedReply(ModelReply(f"sample {n}"), key=f"blind/1/{n}") for n in range(4)]
     model = ReplayModel({request_fingerprint(REQUEST): recorded})
-    assert [await at(model, f"blind/1/{n}") for n in (3, 0, 2, 1)] == ["sample 3", "sample 0", "sample 2", "sample 1"]
+    assert [await at(model, f"blind/1/{n}") for n in (3, 0, 2, 1)] == [
+        "sample 3",
+        "sample 0",
+        "sample 2",
+        "sample 1",
+    ]
 
 
 async def test_a_request_that_was_not_recorded_names_its_key() -> None:
@@ -79,7 +84,9 @@ def test_the_fingerprint_covers_all_but_the_deadlines() -> None:
         "seed": 1,
         "tool_choice": "none",
     }
-    prints = {request_fingerprint(dataclasses.replace(REQUEST, **{name: value})) for name, value in changes.items()}  # type: ignore[arg-type]
+    prints = {
+        request_fingerprint(dataclasses.replace(REQUEST, **{name: value})) for name, value in changes.items()
+    }  # type: ignore[arg-type]
     assert len(prints | {request_fingerprint(REQUEST)}) == len(changes) + 1
     patient = dataclasses.replace(REQUEST, deadlines=Deadlines(total=1.0))
     assert request_fingerprint(patient) == request_fingerprint(REQUEST)

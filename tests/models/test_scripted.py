@@ -46,7 +46,9 @@ def ask(text: str = "hello", *, cap: int = 100, schema: dict[str, Any] | None = 
     )
 
 
-async def say(model: ScriptedModel, request: ModelRequest | None = None, *, role: str = "", key: str = "") -> str:
+async def say(
+    model: ScriptedModel, request: ModelRequest | None = None, *, role: str = "", key: str = ""
+) -> str:
     token = current_call.set(CallContext(role=role, key=key) if role or key else None)
     try:
         return (await model.complete(request or ask())).text
@@ -77,14 +79,12 @@ async def test_a_mapping_goes_by_role_and_by_key_pattern() -> None:
 
 
 async def test_rules_are_tried_in_order_before_plain_answers() -> None:
-    model = ScriptedModel(
-        [
-            by_role("critic", ["first", "second"]),
-            by_key("blind/?/a", "plan a"),
-            when(lambda request: "hello" in request.messages[-1].content, "greeting"),
-            "rest",
-        ]
-    )
+    model = ScriptedModel([
+        by_role("critic", ["first", "second"]),
+        by_key("blind/?/a", "plan a"),
+        when(lambda request: "hello" in request.messages[-1].content, "greeting"),
+        "rest",
+    ])
     assert await say(model, role="critic") == "first"
     assert await say(model, role="critic") == "second"
     assert await say(model, role="critic") == "greeting"
@@ -272,8 +272,13 @@ async def test_tokens_are_passed_on() -> None:
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "x"),
         ({"properties": {"a": {"type": "string", "default": "d"}}, "required": ["a"]}, {"a": "d"}),
         (
-            {"allOf": [{"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}, {"$ref": "#/$defs/b"}],
-             "$defs": {"b": {"properties": {"b/c": {"const": 2}}, "required": ["b/c"]}}},
+            {
+                "allOf": [
+                    {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]},
+                    {"$ref": "#/$defs/b"},
+                ],
+                "$defs": {"b": {"properties": {"b/c": {"const": 2}}, "required": ["b/c"]}},
+            },
             {"a": 1, "b/c": 2},
         ),
         ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"const": 7}}}, 7),

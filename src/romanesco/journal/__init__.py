@@ -1,9 +1,8 @@
-"""The journal of a run: hash-chained events, stores, subscriptions, fold, export and verification."""
+"""The journal of a run: hash-chained events, stores, subscriptions, export and verification."""
 
 from romanesco.journal._certificate import Certificate, read_certificate, write_certificate
 from romanesco.journal._event import GENESIS, Event, canonical, digest, event_hash, make_event
 from romanesco.journal._export import export
-from romanesco.journal._fold import RunState, apply, fold, load_state
 from romanesco.journal._journal import Journal, Written
 from romanesco.journal._payload import entries, resolve
 from romanesco.journal._sqlite import SQLiteStore
@@ -19,21 +18,17 @@ __all__ = [
     "Journal",
     "RunHead",
     "RunLock",
-    "RunState",
     "SQLiteStore",
     "Store",
     "Totals",
     "Verdict",
     "Verification",
     "Written",
-    "apply",
     "canonical",
     "digest",
     "entries",
     "event_hash",
     "export",
-    "fold",
-    "load_state",
     "make_event",
     "read_certificate",
     "resolve",

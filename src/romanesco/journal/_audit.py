@@ -64,10 +64,18 @@ class Totals:
 
 @dataclass(slots=True)
 class _Open:
-    """An attempt without an end: the line of the bill it is charged to, and what was reserved for it."""
+    """An attempt without an end.
+
+    Attributes:
+        seq: Number of the event that started it.
+        line: Line of the bill that its tokens are charged to.
+        call_line: Line of the bill that its call is charged to.
+        bound: What was reserved for it.
+    """
 
     seq: int
     line: str
+    call_line: str
     bound: Totals
 
 
@@ -105,7 +113,7 @@ class Audit:
         match event.kind:
             case "run.planned" if event.node in ("", "/"):
                 self._plan = data.get("plan")
-                self.has_bill = True
+                self.has_bill = _bill(self._plan) != {}
             case "run.resumed":
                 self._session_over()
             case "run.ended":
@@ -140,8 +148,8 @@ class Audit:
         if (event.node, event.key) in self._finished:
             self.order.add(f"event {event.seq} starts a step that is finished already", event.seq)
         line = str(data.get("line", ""))
-        self._open[attempt] = _Open(event.seq, line, self._bound(event, data.get("reserved")))
-        self._count(line, Totals(calls=1))
+        call_line = str(data.get("call_line", line))
+        self._open[attempt] = _Open(event.seq, line, call_line, self._bound(event, data.get("reserved")))
 
     def _call_ended(self, event: Event, data: dict[str, Any]) -> None:
         attempt = (event.node, event.key, _hashable(data.get("attempt")))
@@ -153,6 +161,9 @@ class Audit:
         if event.kind == "call.finished":
             self._finish_once(event)
         line = opened.line if opened is not None else str(data.get("line", ""))
+        call_line = opened.call_line if opened is not None else str(data.get("call_line", line))
+        if event.kind == "call.finished" or data.get("sent") is not False:
+            self._count(call_line, Totals(calls=1))
         if data.get("usage") is not None:
             self._count(line, self._reported(event, data))
         elif opened is not None:
@@ -172,6 +183,7 @@ class Audit:
         for attempts in self._lost.values():
             for opened in attempts:
                 lines[opened.line] = lines.get(opened.line, Totals()) + opened.bound
+                lines[opened.call_line] = lines.get(opened.call_line, Totals()) + Totals(calls=1)
         return lines
 
     def _sum_up(self) -> None:

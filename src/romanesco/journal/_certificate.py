@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import re
-import tempfile
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,8 @@ def write_certificate(certificate: Certificate, path: str | Path) -> Path:
     try:
         for folder in reversed([folder for folder in target.parents if not folder.exists()]):
             folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        name = target.with_name(f".{target.name}.{os.getpid()}.{time.monotonic_ns()}")
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -71,7 +72,7 @@ def write_certificate(certificate: Certificate, path: str | Path) -> Path:
             os.replace(name, target)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(name)
+                name.unlink()
             raise
         folder_descriptor = os.open(target.parent, os.O_RDONLY)
         try:

@@ -178,9 +178,17 @@ def migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Mig
 
 
 def _version(connection: sqlite3.Connection, path: Path, newest: int) -> int:
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    application = int(connection.execute("PRAGMA application_id").fetchone()[0])
-    tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    # One transaction, so that another process that makes the tables now is not seen half-way.
+    own = not connection.in_transaction
+    if own:
+        connection.execute("BEGIN")
+    try:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        application = int(connection.execute("PRAGMA application_id").fetchone()[0])
+        tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    finally:
+        if own and connection.in_transaction:
+            connection.execute("COMMIT")
     if application != APPLICATION_ID and (tables or version or application):
         raise JournalCorrupt(
             "The file is a database of another program, not a journal",

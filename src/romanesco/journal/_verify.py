@@ -24,6 +24,7 @@ __all__ = ["Finding", "Totals", "Verdict", "Verification", "verify"]
 
 _FIRST_PREV = "0" * 64
 _PAGE = 500
+_BEFORE_ALL = -(2**62)
 
 
 class Verdict(enum.StrEnum):
@@ -86,7 +87,7 @@ async def verify(store: Store, run: str, *, certificate: Certificate | None = No
         UnknownName: There is no such run, and no certificate that says there was.
     """
     try:
-        events = await store.read(run)
+        events = await store.read(run, _BEFORE_ALL)
     except JournalCorrupt as error:
         return Verification(run, 0, "", (Finding("readable", Verdict.VIOLATED, str(error)),), Totals())
     if not events and certificate is None:

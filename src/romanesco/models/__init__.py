@@ -110,7 +110,17 @@ __all__ = [
 _MODULES = {
     "_embedded": ("EmbeddedModel",),
     "_fetch": ("fetch",),
-    "_ladder": ("Accept", "Fail", "Reask", "Rung", "first_rung", "judge", "judge_text", "prepare", "reask_overhead"),
+    "_ladder": (
+        "Accept",
+        "Fail",
+        "Reask",
+        "Rung",
+        "first_rung",
+        "judge",
+        "judge_text",
+        "prepare",
+        "reask_overhead",
+    ),
     "_openai": ("OpenAICompatible",),
     "_pool": ("ModelPool",),
     "_providers": (

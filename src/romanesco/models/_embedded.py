@@ -8,7 +8,8 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,9 @@ class EmbeddedModel:
     def __repr__(self) -> str:
         return f"EmbeddedModel(name={self.name!r}, running={self._engine is not None})"
 
-    async def complete(self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None) -> ModelReply:
+    async def complete(
+        self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None
+    ) -> ModelReply:
         """Answer one request.
 
         Raises:
@@ -126,7 +129,9 @@ class EmbeddedModel:
             return self._engine
         task = self._starting
         if task is None or task.done() or not _is_here(task):
-            task = self._starting = asyncio.create_task(asyncio.to_thread(self._start), name="start embedded model")
+            task = self._starting = asyncio.create_task(
+                asyncio.to_thread(self._start), name="start embedded model"
+            )
             task.add_done_callback(_look_at)
         # A caller that is cancelled leaves the start to the others.
         return await asyncio.shield(task)
@@ -142,7 +147,9 @@ class EmbeddedModel:
 class _Engine:
     """The running server and two clients of it: one for calls, one for counts, which must not queue behind calls."""
 
-    def __init__(self, name: str, path: Path, slots: int, threads: int | None, capabilities: Capabilities) -> None:
+    def __init__(
+        self, name: str, path: Path, slots: int, threads: int | None, capabilities: Capabilities
+    ) -> None:
         # Other users of this machine and pages in its browsers can reach the port too: only we have the key.
         key = secrets.token_urlsafe(24)
         self._server: Any = _serve(path, slots, threads or _threads(), capabilities.window or WINDOW, key)
@@ -182,7 +189,8 @@ class _Engine:
 
 def _serve(path: Path, slots: int, threads: int, window: int, key: str) -> Any:
     try:
-        import xllamacpp
+        with _patient_threads():
+            import xllamacpp
     except ImportError as error:
         raise ConfigError(
             "The embedded model needs the package xllamacpp",
@@ -213,6 +221,24 @@ def _serve(path: Path, slots: int, threads: int, window: int, key: str) -> Any:
             limit=f"model file {path}",
             advice="Check that the file is a GGUF model and that there is memory for it (about 500 MB).",
         ) from error
+
+
+@contextmanager
+def _patient_threads() -> Iterator[None]:
+    """Let the server's threads sleep while they wait for each other, unless the user has said otherwise.
+
+    They spin by default. With as many threads as processors, one other busy program then makes a token 20 times
+    slower, because a spinning thread holds the processor that the thread it waits for needs. The library for this
+    reads the environment once, when it is loaded.
+    """
+    wanted = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
+    mine = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(mine)
+    try:
+        yield
+    finally:
+        for name in mine:
+            del os.environ[name]
 
 
 def _threads() -> int:

@@ -120,7 +120,10 @@ def _unfilled(value: dict[str, Json], schema: Schema) -> tuple[str | int, ...] |
     Dots alone are never an answer. Other placeholders (``<name>``, ``[name]``, or a type's name) could be, so they
     count only if the object has no other free text; a type's name only if there are two of them.
     """
-    texts = [(path, text) for path, text in _leaves(value, ()) if _is_free(path, schema)]
+    leaves = list(_leaves(value, ()))
+    if not any(_SLOT.fullmatch(text) or text.strip().lower() in _TYPE_WORDS for _, text in leaves):
+        return None
+    texts = [(path, text) for path, text in leaves if _is_free(path, schema)]
     for path, text in texts:
         if _DOTS.fullmatch(text):
             return path

@@ -198,7 +198,7 @@ def _next(failure: ParseFailure, text: str, request: ModelRequest, attempt: int,
     error = OutputInvalid(
         f"No usable reply of {request.model} for the output {name}: {clip(failure.message, PROBLEM_BYTES)}{where}",
         value=f"{failure.kind.value} at try {attempt}",
-        limit=f"{max_reasks + 1} tries" if failure.kind in _AGAIN else "1 try for a refused reply",
+        limit="1 try" if failure.kind not in _AGAIN or max_reasks < 1 else f"{max_reasks + 1} tries",
         advice=_ADVICE.get(failure.kind, _OTHER_ADVICE),
     )
     return Fail(error, failure)

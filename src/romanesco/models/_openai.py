@@ -12,7 +12,7 @@ from romanesco.models._openai_address import Address
 from romanesco.models._openai_discovery import Discovery, count_messages, count_templated, discover
 from romanesco.models._openai_errors import Caller, Refusal, error_from, names_unsupported, unreadable
 from romanesco.models._openai_exchange import Exchange
-from romanesco.models._openai_http import MAX_REPLY, PhaseClock, Pool, payload
+from romanesco.models._openai_http import PhaseClock, Pool, payload, read_all
 from romanesco.models._openai_stream import ProtocolError, parse_json
 from romanesco.models._openai_wire import (
     DROPPABLE,
@@ -134,7 +134,7 @@ class OpenAICompatible:
             async with exchange.clock.running():
                 for _ in range(len(DROPPABLE) + 2):
                     body = self._encode(request, capabilities, mode, stream)
-                    refusal = await exchange.run(await self._pool.session(), self._chat_url, to_bytes(body), stream)
+                    refusal = await exchange.run(self._pool, self._chat_url, to_bytes(body), stream)
                     if refusal is None:
                         return exchange.reply()
                     if not self._learn(refusal, body):
@@ -142,7 +142,7 @@ class OpenAICompatible:
             assert refusal is not None
             failure = error_from(refusal, self._caller)
         except ModelError as error:
-            failure = error
+            failure = error.with_traceback(None)  # those frames hold what the server said, word by word
         except ProtocolError as error:
             failure = unreadable(self._caller, str(error), exchange.start)
         except (aiohttp.ClientError, OSError) as error:
@@ -151,6 +151,8 @@ class OpenAICompatible:
             if exchange.whole:
                 return exchange.reply()
             failure = self._broken(error, exchange.clock)
+            if exchange.clock.reused and not exchange.answered and not exchange.clock.expired():
+                self._pool.reuse = False  # it may have been closed after the reply before
         # Raised here, outside the handlers: aiohttp's exceptions carry the request's headers, and so the key.
         raise failure
 
@@ -270,11 +272,23 @@ class OpenAICompatible:
 
     async def _ask(self, path: str, body: dict[str, Any] | None) -> Any | None:
         """Ask an endpoint that costs nothing. None: it is not there, refuses, or answers nothing of use."""
+        clock = PhaseClock(_FREE, stream=False)
+        failure = await self._ask_once(path, body, clock)
+        if isinstance(failure, ConnectionCut) and clock.reused:
+            # The server may have closed the idle connection at that moment; asking again costs nothing.
+            clock = PhaseClock(_FREE, stream=False)
+            failure = await self._ask_once(path, body, clock)
+        if not isinstance(failure, ModelError):
+            return failure
+        if failure.sent:
+            return None  # it is a server, and it has no such endpoint that works
+        raise failure
+
+    async def _ask_once(self, path: str, body: dict[str, Any] | None, clock: PhaseClock) -> Any | None:
+        """The JSON of the answer, None if it is not one, or the error."""
         import aiohttp
 
-        clock = PhaseClock(_FREE, stream=False)
         data = None if body is None else payload(to_bytes(body))
-        failure: ModelError
         try:
             async with clock.running():
                 session, semaphore = await self._pool.session()
@@ -287,16 +301,14 @@ class OpenAICompatible:
                         allow_redirects=False,
                         trace_request_ctx=clock,
                     ) as response:
+                        self._pool.notice(response.headers)
                         if response.status != 200:
                             return None
-                        return parse_json(await response.content.read(MAX_REPLY), path)
+                        return parse_json(await read_all(response.content), path)
         except ProtocolError:
             return None
         except (aiohttp.ClientError, OSError) as error:
-            failure = self._broken(error, clock)
-        if failure.sent:
-            return None  # it is a server, and it has no such endpoint that works
-        raise failure
+            return self._broken(error, clock)
 
 
 def _checked_extra(extra: dict[str, Json]) -> dict[str, Json]:

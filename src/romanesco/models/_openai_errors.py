@@ -71,8 +71,8 @@ class Refusal:
     """An answer that is not a reply: the HTTP status, the headers (lower case) and the start of the body."""
 
     status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes = field(default=b"", repr=False)  # some servers echo the key: traces with variables show no repr
 
 
 @dataclass(frozen=True, slots=True)

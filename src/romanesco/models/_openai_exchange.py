@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from romanesco.errors import ConnectionCut
 from romanesco.models._openai_errors import Caller, Refusal, error_in_stream
-from romanesco.models._openai_http import MAX_REFUSAL, MAX_REPLY, PhaseClock, Slots, payload
+from romanesco.models._openai_http import MAX_REFUSAL, MAX_REPLY, PhaseClock, Pool, payload
 from romanesco.models._openai_stream import EventStream, ProtocolError, ReplyAssembler, parse_json
 from romanesco.models._types import Json, ModelReply, Timing
 
@@ -32,6 +32,7 @@ class Exchange:
         self.clock = clock
         self.start = b""
         self.listening = False
+        self.answered = False
         self._caller = caller
         self._assembler = ReplyAssembler(output_tool=output_tool)
         self._on_token = on_token
@@ -51,14 +52,14 @@ class Exchange:
         first = total if clock.first_token is None else clock.first_token
         return self._assembler.reply(Timing(queue=clock.queue, first_token=first, total=total, parse=self._parse))
 
-    async def run(self, slots: Slots, url: str, body: bytes, stream: bool) -> Refusal | None:
+    async def run(self, pool: Pool, url: str, body: bytes, stream: bool) -> Refusal | None:
         """Send the request and read the answer. A refusal is returned; otherwise ``reply`` has the rest.
 
         Raises:
             ModelError: The server said so inside its reply, or broke the reply off.
             ProtocolError: What came is not the protocol.
         """
-        session, semaphore = slots
+        session, semaphore = await pool.session()
         waiting = self.clock.elapsed()
         async with semaphore:
             self.clock.queue += self.clock.elapsed() - waiting
@@ -66,6 +67,8 @@ class Exchange:
             async with session.post(
                 url, data=payload(body), allow_redirects=False, trace_request_ctx=self.clock
             ) as response:
+                self.answered = True
+                pool.notice(response.headers)
                 try:
                     if response.status != 200:
                         return await self._refusal(response)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import ipaddress
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -37,6 +37,7 @@ class PhaseClock:
     Attributes:
         phase: What is being waited for now.
         sent: Whether a connection was obtained, so that bytes may have gone out.
+        reused: Whether that connection had served another request before.
         queue: Seconds spent waiting for a free connection.
         first_token: Seconds until the first token, or None.
     """
@@ -50,6 +51,7 @@ class PhaseClock:
         "first_token",
         "phase",
         "queue",
+        "reused",
         "sent",
         "started",
     )
@@ -63,6 +65,7 @@ class PhaseClock:
         self.started = self._loop.time()
         self.phase = "total"
         self.sent = False
+        self.reused = False
         self.queue = 0.0
         self.first_token: float | None = None
 
@@ -81,9 +84,10 @@ class PhaseClock:
         self.sent = False
         self._enter("connect", self._limits.connect)
 
-    def connected(self) -> None:
+    def connected(self, *, reused: bool) -> None:
         """The request is about to be written. A reply in one piece has only ``total`` from here."""
         self.sent = True
+        self.reused = reused
         limit = self._limits.first_token if self._after_connect == "first_token" else self._limits.total
         self._enter(self._after_connect, limit)
 
@@ -121,13 +125,18 @@ class Pool:
         base_url: Where it talks to; decides about proxies.
         headers: Sent with every request. They may hold the key: they are kept here and in the session only.
         max_connections: Connections open at once; further calls wait without their connect deadline running.
+
+    Attributes:
+        reuse: Whether connections are used more than once. Some servers (llama.cpp) close a connection after a
+            streamed reply without having said so, and would lose the next request: with them it is turned off.
     """
 
     def __init__(self, base_url: str, headers: dict[str, str], max_connections: int) -> None:
         self._base_url = base_url
         self._headers = headers
         self._max = max_connections
-        self._sessions: dict[asyncio.AbstractEventLoop, Slots] = {}
+        self._sessions: dict[tuple[asyncio.AbstractEventLoop, bool], Slots] = {}
+        self.reuse = True
 
     def __repr__(self) -> str:
         return f"Pool(max_connections={self._max})"
@@ -135,23 +144,35 @@ class Pool:
     async def session(self) -> Slots:
         """The running loop's session, and the semaphore that counts its connections."""
         loop = asyncio.get_running_loop()
-        found = self._sessions.get(loop)
+        found = self._sessions.get((loop, self.reuse))
         if found is not None and not found[0].closed:
             return found
-        for old in [other for other in self._sessions if other.is_closed()]:
-            await self._sessions.pop(old)[0].close()
-        made = (self._open(), asyncio.Semaphore(self._max))
-        self._sessions[loop] = made
+        for other in [other for other in self._sessions if other[0].is_closed()]:
+            await self._sessions.pop(other)[0].close()
+        before = self._sessions.get((loop, True))
+        # Sessions of one loop share the count; the first may still be reading when the second is made.
+        semaphore = asyncio.Semaphore(self._max) if before is None else before[1]
+        made = (self._open(), semaphore)
+        self._sessions[loop, self.reuse] = made
         return made
+
+    def notice(self, headers: Mapping[str, str]) -> None:
+        """Learn from a response's headers whether connections can be used again."""
+        if "llama.cpp" in headers.get("Server", ""):
+            self.reuse = False
 
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp  # 100 ms and more at import: only where a connection is made
 
         trace = aiohttp.TraceConfig()
-        trace.on_connection_create_end.append(_connected)
-        trace.on_connection_reuseconn.append(_connected)
+        trace.on_connection_create_end.append(_created)
+        trace.on_connection_reuseconn.append(_reused)
+        if self.reuse:
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=keep_alive(self._base_url))
+        else:
+            connector = aiohttp.TCPConnector(limit=0, force_close=True)
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=connector,
             headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
@@ -163,22 +184,44 @@ class Pool:
         """Close every connection. Those of another loop are closed by that loop, if it still runs."""
         here = asyncio.get_running_loop()
         sessions, self._sessions = self._sessions, {}
-        for loop, (session, _) in sessions.items():
+        for (loop, _), (session, _) in sessions.items():
             if loop is here or not loop.is_running():
                 await session.close()
             else:
                 asyncio.run_coroutine_threadsafe(session.close(), loop)
 
 
-async def _connected(_session: object, context: Any, _params: object) -> None:
-    clock = context.trace_request_ctx
-    if clock is not None:
-        clock.connected()
+async def _created(_session: object, context: Any, _params: object) -> None:
+    context.trace_request_ctx.connected(reused=False)
+
+
+async def _reused(_session: object, context: Any, _params: object) -> None:
+    context.trace_request_ctx.connected(reused=True)
+
+
+def keep_alive(base_url: str) -> float:
+    """Seconds that an idle connection is kept for reuse.
+
+    Local servers close idle ones after 5 s (uvicorn, cpp-httplib, node), so without TLS we give up first: a
+    request that crosses the server's closing on the wire is lost, and nobody can say whether it was read.
+    Hosted ones keep them for a minute and more, and a new TLS handshake is dear.
+    """
+    return 15.0 if urlsplit(base_url).scheme == "https" else 4.0
 
 
 def payload(body: bytes) -> bytes | io.BytesIO:
     """The body in the form that aiohttp sends without holding up the loop."""
     return io.BytesIO(body) if len(body) >= _LARGE else body
+
+
+async def read_all(content: aiohttp.StreamReader) -> bytes:
+    """A whole body, of which no more than ``MAX_REPLY`` bytes and one chunk are kept."""
+    chunks: list[bytes] = []
+    size = 0
+    while size <= MAX_REPLY and (chunk := await content.readany()):
+        chunks.append(chunk)
+        size += len(chunk)
+    return b"".join(chunks)
 
 
 def is_loopback(host: str) -> bool:

@@ -15,7 +15,7 @@ from romanesco.models._types import Json
 def plain_object(text: str, schema: Schema) -> dict[str, Json] | None:
     """The usual case, plain JSON that fits as it is, without the tolerant reader; None for everything else."""
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
+        value = _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict) or not _shallow(value) or not _storable(text, value):
@@ -62,3 +62,6 @@ def _storable(text: str, value: Json) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)

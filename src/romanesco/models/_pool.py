@@ -122,9 +122,12 @@ class ModelPool:
         return "Say who serves it, for example openai:gpt-5-mini, ollama:llama3.2 or embedded:smollm2."
 
     def _valid(self) -> str:
-        return ", ".join(
-            (EMBEDDED, *PROVIDERS, *(f"{CUSTOM}:{name}" for name in self._custom), *sorted(self._added))
-        )
+        return ", ".join((
+            EMBEDDED,
+            *PROVIDERS,
+            *(f"{CUSTOM}:{name}" for name in self._custom),
+            *sorted(self._added),
+        ))
 
     def _embedded(self, name: str, model: str) -> ChatModel:
         if model not in EMBEDDED_MODELS:
@@ -140,7 +143,10 @@ class ModelPool:
         key = key_for(provider, self._env)
         if provider.key_env and key is None:
             raise _key_missing(name, " or ".join(provider.key_env))
-        return _openai(name, model, provider.base_url, key, capabilities=provider.capabilities)
+        variable = provider.key_env[0] if provider.key_env else None
+        return _openai(
+            name, model, provider.base_url, key, variable=variable, capabilities=provider.capabilities
+        )
 
     def _from_config(self, name: str, wanted: str) -> ChatModel:
         endpoint = self._custom.get(wanted)
@@ -158,7 +164,13 @@ class ModelPool:
                 raise _key_missing(name, endpoint.key_env)
         capabilities = None if endpoint.window is None else Capabilities(window=endpoint.window)
         return _openai(
-            name, endpoint.model, endpoint.base_url, key, stream=endpoint.stream, capabilities=capabilities
+            name,
+            endpoint.model,
+            endpoint.base_url,
+            key,
+            variable=endpoint.key_env,
+            stream=endpoint.stream,
+            capabilities=capabilities,
         )
 
     def _from_url(self, name: str) -> ChatModel:
@@ -185,11 +197,18 @@ def _openai(
     base_url: str,
     api_key: str | None,
     *,
+    variable: str | None = None,
     stream: bool = True,
     capabilities: Capabilities | None = None,
 ) -> ChatModel:
     from romanesco.models._openai import OpenAICompatible
 
     return OpenAICompatible(
-        name=name, model=model, base_url=base_url, api_key=api_key, stream=stream, capabilities=capabilities
+        name=name,
+        model=model,
+        base_url=base_url,
+        api_key=api_key,
+        key_variable=variable,
+        stream=stream,
+        capabilities=capabilities,
     )

@@ -88,8 +88,9 @@ class ProbeReport:
     calls: int = 0
 
     def capabilities(self) -> Capabilities:
-        """The report as a configuration. What is unknown counts as absent, but for tools and usage, which have a
-        fallback that works without them.
+        """The report as a configuration.
+
+        What is unknown counts as absent, but for tools and usage, which do no harm where they are absent.
         """
         return Capabilities(
             window=self.window,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -66,6 +67,7 @@ PROVIDERS: dict[str, Provider] = {
 
 EMBEDDED = "embedded"
 CUSTOM = "custom"
+_SECRET_NAME = re.compile(r"(?:key|token|secret|sig|password|auth)[^=&]*=", re.IGNORECASE)
 _SETTINGS = frozenset({"base_url", "model", "key_env", "window", "price_in", "price_out", "stream"})
 
 
@@ -186,7 +188,7 @@ def check_url(url: str, where: str) -> str:
     """A base URL without its trailing slash.
 
     Raises:
-        ConfigError: It is not an http(s) address, or it carries a user name or password.
+        ConfigError: It is not an http(s) address, or it carries a password or something like a key.
     """
     try:
         parts = urlsplit(url)
@@ -197,10 +199,10 @@ def check_url(url: str, where: str) -> str:
         raise ConfigError(
             f"The address of {where} is not an http(s) address", advice="For example http://localhost:8000/v1"
         )
-    if parts.username or parts.password or parts.query:
+    if parts.username or parts.password or _SECRET_NAME.search(parts.query):
         # Addresses are shown and journaled, so that they must hold no secret; this message does not show it either.
         raise ConfigError(
-            f"The address of {where} carries a user name, a password or a query",
+            f"The address of {where} carries a user name, a password or a key",
             advice="Put the key into an environment variable and name it as key_env.",
         )
     return url.rstrip("/")

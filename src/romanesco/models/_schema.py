@@ -24,6 +24,7 @@ Schema = dict[str, Json]
 GUIDANCE: dict[str, Json] = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 """The ``x-guidance`` options that forbid white space between tokens of JSON."""
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLES = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
@@ -51,7 +52,7 @@ class Violation:
 
 def canonical(value: Json) -> str:
     """One text for equal JSON values, with sorted keys and no white space."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _ENCODER.encode(value)
 
 
 def violation(value: Json, schema: Schema) -> Violation | None:
@@ -112,12 +113,12 @@ def _clip(text: str) -> str:
 def _plain(error: ValidationError) -> str:
     """The library's error as a sentence that a small model can follow."""
     kind: Any = error.kind
-    where = f'"{error.instance_path[-1]}"' if error.instance_path else "the object"
+    where = _place(error.instance_path)
     match kind.name:
         case "additionalProperties":
             text = "there must be no field " + ", ".join(f'"{name}"' for name in kind.unexpected)
         case "type":
-            text = f"{where} must be {' or '.join(TYPE_WORDS.get(name, name) for name in _as_list(kind.types))}"
+            text = f"{where} must be {' or '.join(_type_words(kind.types))}"
         case "enum":
             text = f"{where} must be one of {choices(kind.options)}"
         case "const":
@@ -135,8 +136,17 @@ def _plain(error: ValidationError) -> str:
     return _clip(text)
 
 
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
+def _place(path: Sequence[str | int]) -> str:
+    if not path:
+        return "the object"
+    last = path[-1]
+    if isinstance(last, str):
+        return f'"{last}"'
+    return f"item {last + 1} of {_place(path[:-1])}" if len(path) > 1 else f"item {last + 1}"
+
+
+def _type_words(names: Sequence[str]) -> list[str]:
+    return [word for name, word in TYPE_WORDS.items() if name in names]
 
 
 def choices(options: Sequence[Json]) -> str:

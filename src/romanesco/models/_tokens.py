@@ -14,6 +14,7 @@ _SPACE = re.compile(r"(?:[\s\u200b-\u200f\u2060\ufeff\x00]+|//[^\n]*|#\s[^\n]*|/
 _BLANK = re.compile(r"[\s\u200b-\u200f\u2060\ufeff\x00]*")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_PART_OF_NUMBER = re.compile(r"[+-]?\d*\.?\d*(?:[eE][+-]?)?\Z")
 _WORD = re.compile(r"[+-]?[^\W\d][\w$]*")
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
 QUOTES = {'"': '"', "“": '”“"', "„": '“”"', "«": "»", "'": "'", "‘": "’‘'", "＂": "＂"}
@@ -135,12 +136,12 @@ class Scanner:
 
     def number(self) -> int | float:
         """A finite number; one without a fraction is an integer."""
+        if not self.ended and _PART_OF_NUMBER.match(self.text, self.pos, self.size):
+            raise CutShort(Cut.MEMBER)  # more digits may have followed
         match = _NUMBER.match(self.text, self.pos, self.size)
         if match is None or not match.group().isascii():
             raise Stop(Flaw.SYNTAX, f"{self.here()} is not a number")
         end = match.end()
-        if end >= self.size and not self.ended:
-            raise CutShort(Cut.MEMBER)  # more digits may have followed
         if end < self.size and not self._delimited(end):
             raise Stop(Flaw.SYNTAX, f"{self.here()} is not a number")
         digits = match.group()
@@ -276,4 +277,5 @@ class Scanner:
 
     def at_number(self) -> bool:
         """Whether the next token is a number."""
-        return _NUMBER.match(self.text, self.pos, self.size) is not None
+        here = self.text, self.pos, self.size
+        return _NUMBER.match(*here) is not None or _PART_OF_NUMBER.match(*here) is not None

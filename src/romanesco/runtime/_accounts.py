@@ -5,6 +5,7 @@
     run                         the user's limits, and the wrap-up share
     ├── line:proposal           one account a line of the bill: calls, tokens and money of that purpose
     ├── line:retry
+    ├── role:proposer           one account a role that the user limits, over all nodes
     └── node:/                  a node; its limits are carved from its parent's remainder, if it has any
         ├── role:frame-challenger
         └── node:/signals       a child
@@ -27,6 +28,8 @@ RETRY = "retry"
 REPAIR = "repair"
 """The line of re-asks after a reply that did not fit its schema."""
 
+ONE_NODE = Amount(nodes=1)
+
 
 @dataclass(slots=True)
 class Past:
@@ -36,9 +39,14 @@ class Past:
     nodes: dict[str, Amount] = field(default_factory=dict)
     roles: dict[tuple[str, str], Amount] = field(default_factory=dict)
     lines: dict[str, Amount] = field(default_factory=dict)
+    opened: set[str] = field(default_factory=set)
 
-    def add(self, node: str, role: str, line: str, call_line: str, amount: Amount) -> None:
-        """Count one attempt: its tokens and money on ``line``, its call on ``call_line``."""
+    def open(self, node: str) -> None:
+        """Count a node that was opened."""
+        self.opened.add(node)
+        self._up(node, ONE_NODE)
+
+    def _up(self, node: str, amount: Amount) -> None:
         self.run += amount
         path = node
         while True:
@@ -46,6 +54,10 @@ class Past:
             if path == "/":
                 break
             path = parent_of(path)
+
+    def add(self, node: str, role: str, line: str, call_line: str, amount: Amount) -> None:
+        """Count one attempt: its tokens and money on ``line``, its call on ``call_line``."""
+        self._up(node, amount)
         self.roles[node, role] = self.roles.get((node, role), Amount()) + amount
         calls = Amount(calls=amount.calls)
         self.lines[line] = self.lines.get(line, Amount()) + (amount - calls)
@@ -67,6 +79,7 @@ class Accounts:
     past: Past = field(default_factory=Past)
     nodes: dict[str, Account] = field(default_factory=dict)
     roles: dict[tuple[str, str], Account] = field(default_factory=dict)
+    caps: dict[str, Account] = field(default_factory=dict)
     role_limits: dict[str, Budget] = field(default_factory=dict)
 
     def open_node(self, path: str, budget: Budget | None = None) -> Account:
@@ -86,18 +99,40 @@ class Accounts:
         self.nodes[path] = account
         return account
 
+    def enter(self, path: str) -> None:
+        """Charge a node that is opened for the first time; it stays charged for good.
+
+        Raises:
+            BudgetExceeded: An account has no room for another node.
+        """
+        if path not in self.past.opened:
+            reservation = self.ledger.reserve((self.node(path),), ONE_NODE)
+            self.ledger.settle(reservation, ONE_NODE)
+
     def node(self, path: str) -> Account:
         """A node's account."""
         return self.nodes.get(path) or self.open_node(path)
 
-    def member(self, path: str, role: str) -> Account:
-        """A role's account within a node."""
+    def member(self, path: str, role: str) -> tuple[Account, ...]:
+        """A role's account within a node, and where the user limits the role, its account over all nodes."""
         account = self.roles.get((path, role))
         if account is None:
-            limits = Limits.of(self.role_limits.get(role, Budget()))
-            account = self.ledger.open(f"role:{role}", parent=self.node(path), limits=limits)
+            account = self.ledger.open(f"role:{role}", parent=self.node(path))
             self.ledger.restore(account, self.past.roles.get((path, role), Amount()))
             self.roles[path, role] = account
+        if role not in self.role_limits:
+            return (account,)
+        return account, self._capped(role)
+
+    def _capped(self, role: str) -> Account:
+        account = self.caps.get(role)
+        if account is None:
+            limits = Limits.of(self.role_limits[role])
+            advice = f"raise its limit in [limits.{role}]"
+            account = self.ledger.open(f"role:{role}", parent=self.run, limits=limits, advice=advice)
+            past = [amount for (_, who), amount in self.past.roles.items() if who == role]
+            self.ledger.restore(account, sum(past, Amount()))
+            self.caps[role] = account
         return account
 
     def line(self, purpose: str) -> tuple[Account, ...]:

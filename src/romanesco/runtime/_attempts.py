@@ -126,11 +126,20 @@ def _worst_case(run: RunContext, step: CallStep, tokens_in: int) -> tuple[Amount
 
 
 async def _reserve(run: RunContext, step: CallStep, number: int, tokens_in: int) -> Attempt:
-    """Reserve the worst case of a first attempt, on the line that the step is charged to."""
+    """Reserve the worst case of a session's first attempt, on the line that the step is charged to.
+
+    If an earlier session made attempts, they may have used up that line; then this one is a retry.
+    """
     tokens, price = _worst_case(run, step, tokens_in)
     amount = tokens + ONE_CALL
-    accounts = (run.accounts.member(step.node, step.role), *run.accounts.line(step.line))
-    held = await run.ledger.acquire(accounts, amount, wrap_up=step.line == WRAP_UP)
+    accounts = (*run.accounts.member(step.node, step.role), *run.accounts.line(step.line))
+    try:
+        held = await run.ledger.acquire(accounts, amount, wrap_up=step.line == WRAP_UP)
+    except BudgetExceeded:
+        retry = await _reserve_again(run, step, number, tokens_in, Again(0.0, paid=True)) if number > 1 else None
+        if retry is None:
+            raise
+        return retry
     return Attempt(number, amount, (held,), price, step.line, step.line)
 
 
@@ -147,11 +156,11 @@ async def _reserve_again(run: RunContext, step: CallStep, number: int, tokens_in
     tokens_line = RETRY if again.paid or wrap_up else step.line
     try:
         # The call first and without waiting: nobody who holds tokens ever waits, so nobody waits for ever.
-        call = run.ledger.reserve((member, *retry), ONE_CALL, wrap_up=wrap_up)
+        call = run.ledger.reserve((*member, *retry), ONE_CALL, wrap_up=wrap_up)
     except BudgetExceeded:
         return None
     try:
-        accounts = (member, *run.accounts.line(tokens_line))
+        accounts = (*member, *run.accounts.line(tokens_line))
         held = await run.ledger.acquire(accounts, tokens, wrap_up=wrap_up)
     except BudgetExceeded:
         run.ledger.release(call)

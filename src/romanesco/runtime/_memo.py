@@ -5,6 +5,9 @@ topology went on after it (it asked for something else once it knew); otherwise 
 ``asked`` is the journal position at which the topology asked for a step, so ``asked >= seq of a failure``
 means that the topology may have acted on the failure. Refusals by a budget are forgotten when the limits have
 changed since; what was asked after a forgotten refusal is kept, but may be replaced (``loose``).
+
+A topology catches the errors of its members, and a divergence must not pass for one of them: the first
+divergence is kept, every later step raises it again, and the run ends with it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from romanesco.errors import BudgetExceeded, Diverged
+from romanesco.errors import BudgetExceeded, Diverged, StopReason
 
 
 @dataclass(slots=True)
@@ -44,6 +47,13 @@ StepId = tuple[str, str]
 """A step's node and key."""
 
 
+def place_of(path: str) -> StepId:
+    """The step of its parent that a child node is."""
+    parent, _, name = path.rpartition("/")
+    return parent or "/", f"spawn:{name}"
+
+
+
 @dataclass(slots=True)
 class Memo:
     """All recorded steps of a run.
@@ -56,17 +66,29 @@ class Memo:
     steps: dict[StepId, Recorded] = field(default_factory=dict)
     live: bool = True
     used: set[StepId] = field(default_factory=set)
+    diverged: Diverged | None = None
+    ran_out: bool = False
+
+    def _diverge(self, error: Diverged) -> Diverged:
+        if self.diverged is None:
+            self.diverged = error
+        return self.diverged
 
     def claim(self, node: str, key: str) -> None:
         """Note that a step's key is used in this session.
 
         Raises:
             Diverged: The key was used before in the same node: the second step would get the first's result.
+                Or the run diverged before.
         """
+        if self.diverged is not None:
+            raise self.diverged
         step = (node, key)
         if step in self.used:
-            raise Diverged(
-                "A topology used one step key twice", value=f"{node} {key}", advice="Give every step its own key."
+            raise self._diverge(
+                Diverged(
+                    "A topology used one step key twice", value=f"{node} {key}", advice="Give every step its own key."
+                )
             )
         self.used.add(step)
 
@@ -81,19 +103,30 @@ class Memo:
             if recorded.fingerprint == fingerprint:
                 return recorded
             if not recorded.loose:
-                raise Diverged(
-                    "The run asks for something else than it did before under the same key",
-                    value=f"{node} {key}",
-                    limit=f"fingerprint {recorded.fingerprint[:12]}, now {fingerprint[:12]}",
-                    advice="The topology, a persona or a parameter changed since; start a new run.",
+                raise self._diverge(
+                    Diverged(
+                        "The run asks for something else than it did before under the same key",
+                        value=f"{node} {key}",
+                        limit=f"fingerprint {recorded.fingerprint[:12]}, now {fingerprint[:12]}",
+                        advice="The topology, a persona or a parameter changed since; start a new run.",
+                    )
                 )
         if not self.live:
-            raise Diverged(
-                "The replay needs a step that the journal does not hold",
-                value=f"{node} {key}",
-                advice="Resume the run instead.",
+            self.ran_out = True
+            raise self._diverge(
+                Diverged(
+                    "The replay needs a step that the journal does not hold",
+                    value=f"{node} {key}",
+                    advice="Resume the run instead.",
+                )
             )
         return None
+
+    def forget(self, node: str) -> None:
+        """Drop what is recorded of a node and below it: another task takes its place."""
+        below = node.rstrip("/") + "/"
+        for step in [step for step in self.steps if step[0] == node or step[0].startswith(below)]:
+            del self.steps[step]
 
     def attempts(self, node: str, key: str) -> int:
         """Attempts that were started before."""
@@ -124,16 +157,16 @@ def settle_failures(steps: dict[StepId, Recorded], *, limits_changed_at: int, re
             continue
         refusal = failure["error"] == BudgetExceeded.code
         went_on = latest_question[node] >= recorded.seq
-        if refusal and recorded.seq < max(limits_changed_at, reopened_at):
+        if (refusal and recorded.seq < max(limits_changed_at, reopened_at)) or not went_on:
             dropped[node] = min(dropped.get(node, recorded.seq), recorded.seq)
             recorded.failure = None
-        elif not went_on:
-            recorded.failure = None
     for (node, key), recorded in list(steps.items()):
-        if key == "node.ended" and recorded.data is not None and recorded.seq < reopened_at:
-            if recorded.data["outcome"]["status"] != "completed":
+        if key == "node.ended" and recorded.data is not None:
+            outcome = recorded.data["outcome"]
+            cut = outcome["reason"] in (StopReason.BUDGET, StopReason.DEADLINE) and recorded.seq < limits_changed_at
+            if outcome["status"] != "completed" and (recorded.seq < reopened_at or cut):
                 del steps[node, key]
-                parent = node.rsplit("/", 1)[0] or "/"
+                parent, _ = place_of(node)
                 dropped[parent] = min(dropped.get(parent, recorded.seq), recorded.seq)
     for (node, key), recorded in list(steps.items()):
         if node in dropped and max(recorded.asked, recorded.seq if not recorded.asked else 0) >= dropped[node]:
@@ -166,6 +199,11 @@ def memo_from(events: Iterable[tuple[int, str, str, str, dict[str, Any]]]) -> di
                 step.data, step.failure = data, None
             else:
                 step.failure = data
-        elif kind == "node.ended" or key.startswith("record:"):
+        elif kind in ("node.opened", "node.ended"):
+            steps[node, key] = Recorded(seq=seq, data=data)
+            # Opening a child is a question of its parent's; a refused child was never opened.
+            if kind == "node.opened" or place_of(node) not in steps:
+                steps[place_of(node)] = Recorded(seq=seq, asked=seq, fingerprint=data["fingerprint"], data=data)
+        elif key.startswith("record:"):
             steps[node, key] = Recorded(seq=seq, data=data)
     return steps

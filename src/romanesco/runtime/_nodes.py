@@ -1,4 +1,4 @@
-"""Nodes: how a topology is run on a task in a place of the tree, and what comes back when it fails."""
+"""Nodes: how a topology is run on a task in a place of the tree, and what is left of it when it fails."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import from_json, to_json
-from romanesco.errors import BudgetExceeded, InputError, RomanescoError, RunStopped, StopReason
+from romanesco.errors import RomanescoError, RunStopped, StopReason
 from romanesco.journal import digest
-from romanesco.task import Budget, Deliberation, Outcome, Plan, Status, Task
+from romanesco.runtime._hooks import HookPoint
+from romanesco.task import Deliberation, Outcome, Plan, Status, Task
 
 if TYPE_CHECKING:
     from romanesco.runtime._context import RunContext
+    from romanesco.runtime._scope import NodeScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ STATUS_OF: dict[StopReason, Status] = {
     StopReason.INTERRUPTED: Status.CANCELLED,
     StopReason.DEADLINE: Status.EXPIRED,
     StopReason.REFUSED: Status.REFUSED,
+    StopReason.INPUT: Status.REFUSED,
 }
 """Status of an outcome that has no answer, by why it ended; every other reason is ``failed``."""
 
@@ -81,9 +84,8 @@ def cut_short(offer: dict[str, Any] | None, error: RomanescoError) -> Outcome:
 async def solve_node(run: RunContext, topology: str, payload: Any) -> Any:
     """Run a topology on a payload: what an engine drives. Gives the outcome as JSON-able data.
 
-    A library error ends the node, never its siblings; anything else is a fault of ours and goes up.
+    A library error ends the node, never its siblings; a failure of storage or a divergence goes up.
     """
-    from romanesco.runtime._hooks import HookPoint
     from romanesco.runtime._scope import NodeScope
 
     path = payload["path"]
@@ -95,21 +97,45 @@ async def solve_node(run: RunContext, topology: str, payload: Any) -> Any:
             data = {"goal": task.goal, "topology": topology, "path": path}
             task = replace(task, goal=(await scope.hook(HookPoint.BEFORE_DECOMPOSE, data))["goal"])
         outcome = await run.topologies[topology].solve(task, scope)
-        if run.hooks.guards:
-            data = {"status": outcome.status.value, "answer": outcome.answer, "path": path}
-            answer = (await scope.hook(HookPoint.BEFORE_UPDATE_PARENT, data))["answer"]
-            outcome = replace(outcome, answer=answer)
     except Exception as caught:  # noqa: BLE001 - one node's fault is its outcome, never its siblings' end
-        outcome = _ended_by(run, path, caught)
+        outcome = ended_by(run, path, caught, run.offers.get(path))
+    else:
+        outcome = _if_stopped(run, path, outcome)
+    if run.hooks.guards and (outcome.answer or outcome.status is Status.COMPLETED):
+        outcome = await _guarded(scope, outcome)
     return to_json(replace(outcome, topology=topology))
 
 
-def _ended_by(run: RunContext, path: str, caught: BaseException) -> Outcome:
+def _if_stopped(run: RunContext, path: str, outcome: Outcome) -> Outcome:
+    """What a topology gave in a node that was stopped: a stop is why it is not complete."""
+    stopped = run.stops.mark(path)
+    if stopped is None or outcome.status is Status.COMPLETED:
+        return outcome
+    status = Status.PARTIAL if outcome.answer else STATUS_OF.get(stopped.reason, Status.CANCELLED)
+    return replace(outcome, status=status, reason=stopped.reason, note=f"{stopped} {outcome.note}".strip())
+
+
+async def _guarded(scope: NodeScope, outcome: Outcome) -> Outcome:
+    """An outcome as its parent may see it. Every answer passes here, one that was cut short too."""
+    data = {"status": outcome.status.value, "answer": outcome.answer, "path": scope.node}
+    try:
+        answer = (await scope.hook(HookPoint.BEFORE_UPDATE_PARENT, data))["answer"]
+    except Exception as caught:  # noqa: BLE001 - as above; the answer is not given, since nobody has checked it
+        return ended_by(scope.run, scope.node, caught, None)
+    return replace(outcome, answer=answer)
+
+
+def ended_by(run: RunContext, path: str, caught: Exception, offer: dict[str, Any] | None) -> Outcome:
+    """The outcome of a node that an error ended.
+
+    Raises:
+        RomanescoError: It is not this node's affair: the whole run can't go on.
+    """
     error = first_error(caught)
     if isinstance(error, RomanescoError):
         if error.reason in (StopReason.STORAGE, StopReason.DIVERGED):
-            raise error from caught  # not this node's affair: the whole run can't go on
-        return cut_short(run.offers.get(path), error)
+            raise error from caught
+        return cut_short(offer, error)
     if not isinstance(error, Exception):
         raise error from caught
     logging.getLogger("romanesco").error("A topology failed in node %s", path, exc_info=error)
@@ -117,50 +143,4 @@ def _ended_by(run: RunContext, path: str, caught: BaseException) -> Outcome:
         f"The topology failed with {type(error).__name__}: {error}",
         advice="This is a fault of the topology, not of your input; --debug shows where.",
     )
-    return cut_short(run.offers.get(path), fault)
-
-
-async def run_child(
-    run: RunContext,
-    parent: str,
-    envelope: Envelope,
-    topology: str,
-    task: Task,
-    *,
-    key: str,
-    budget: Budget | None,
-) -> Outcome:
-    """Open a child below a node, run it and close it. Its failure is its outcome."""
-    path = f"{parent.rstrip('/')}/{key}"
-    run.memo.claim(parent, f"spawn:{key}")
-    recorded = run.memo.steps.get((path, "node.ended"))
-    if recorded is not None and recorded.data is not None:
-        return from_json(Outcome, recorded.data["outcome"])
-    run.stops.check(parent)
-    try:
-        account = run.accounts.open_node(path, budget)
-    except BudgetExceeded as error:
-        return Outcome(status=Status.REFUSED, reason=error.reason, note=str(error), topology=topology)
-    try:
-        plan = await _plan_child(run, topology, task, budget)
-        payload = {
-            "path": path,
-            "task": to_json(task),
-            "plan": to_json(plan),
-            "envelope": to_json(envelope.below(key, task.goal)),
-        }
-        await run.journal.append("node.opened", node=path, key="node.opened", data={"topology": topology, **payload})
-        ended = await run.engine.child(topology, payload, lambda name, data: solve_node(run, name, data))
-    except InputError as error:
-        ended = to_json(Outcome(status=Status.REFUSED, reason=error.reason, note=str(error), topology=topology))
-    finally:
-        run.ledger.close(account)
-    await run.journal.append("node.ended", node=path, key="node.ended", data={"outcome": ended})
-    return from_json(Outcome, ended)
-
-
-async def _plan_child(run: RunContext, topology: str, task: Task, budget: Budget | None) -> Plan:
-    from romanesco.runtime._desk import Desk
-
-    desk = Desk(run.spec, run.pool, run.prices, budget or Budget())
-    return await run.topologies[topology].plan(task, desk)
+    return cut_short(offer, fault)

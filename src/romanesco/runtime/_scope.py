@@ -6,14 +6,11 @@ import asyncio
 import random
 import secrets
 from collections.abc import Awaitable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from romanesco.errors import (
-    BudgetExceeded,
-    EmbeddingFailed,
-    RomanescoError,
-)
+from romanesco.errors import BudgetExceeded, EmbeddingFailed, Refused
 from romanesco.journal import canonical, digest
 from romanesco.models import ModelReply, ModelRequest, first_rung, prepare
 from romanesco.runtime._accounts import WRAP_UP
@@ -21,7 +18,8 @@ from romanesco.runtime._attempts import CallStep, call_model
 from romanesco.runtime._codec import read_reply, request_data
 from romanesco.runtime._context import RunContext
 from romanesco.runtime._hooks import HookPoint
-from romanesco.runtime._nodes import Envelope, run_child
+from romanesco.runtime._nodes import Envelope
+from romanesco.runtime._spawn import Order, run_child
 from romanesco.runtime._steps import MEMOISED_FAILURES, failure_from, record_failure, step
 from romanesco.runtime._structured import climb, climb_text
 from romanesco.runtime._topology import Structured
@@ -72,7 +70,8 @@ class NodeScope:
 
     async def spawn(self, topology: str, task: Task, *, key: str, budget: Budget | None = None) -> Outcome:
         """Run a child node and wait for it."""
-        return await run_child(self.run, self.node, self.envelope, topology, task, key=key, budget=budget)
+        order = Order.of(self.node, self.envelope, topology, task, key=key, budget=budget)
+        return await run_child(self.run, order)
 
     async def ask(self, question: str, *, key: str, choices: Sequence[str] = ()) -> str:
         """Ask a person and wait, durably."""
@@ -139,17 +138,25 @@ class NodeScope:
     async def hook(self, point: str, data: dict[str, Any]) -> dict[str, Any]:
         """Let the guards at a hook point see, change or refuse ``data``."""
         for name, guard in self.run.hooks.at(HookPoint(point)):
-            before = data
+            key = f"hook:{point}:{name}:{digest(canonical(data))[:12]}"
+            refused = self.run.memo.steps.get((self.node, f"record:{key}"))
+            if refused is not None and refused.data is not None and "refused" in refused.data:
+                raise Refused(refused.data["refused"])
+            seen = deepcopy(data)  # a guard that changes its argument in place has changed it too
             try:
-                data = await guard(before, self)
-            except RomanescoError as error:
-                key = f"hook:{point}:{name}:{data.get('key', '')}:refused"
-                await self.record("hook.acted", {"point": point, "guard": name, "refused": str(error)}, key=key)
+                given = await guard(seen, self)
+            except Refused as error:
+                await self._acted(key, {"point": point, "guard": name, "refused": str(error)})
                 raise
-            if data != before:
-                key = f"hook:{point}:{name}:{data.get('key', '')}:changed"
-                await self.record("hook.acted", {"point": point, "guard": name, "changed": True}, key=key)
+            if given != data:
+                await self._acted(key, {"point": point, "guard": name, "changed": True})
+            data = given
         return data
+
+    async def _acted(self, key: str, what: dict[str, Any]) -> None:
+        """Note what a guard did, once for what it was shown."""
+        if (self.node, f"record:{key}") not in self.run.memo.used:
+            await self.record("hook.acted", what, key=key)
 
 
 @dataclass(slots=True)
@@ -181,12 +188,15 @@ class _Caller:
         scope, run = self.scope, self.scope.run
         run.stops.check(scope.node)
         asked = run.journal.seq
-        if request.output is not None:
-            capabilities = await run.pool.get(request.model).capabilities()
-            request = prepare(request, first_rung(capabilities))
-        request = replace(request, deadlines=run.spec.deadlines)
-        call = CallStep(scope.node, key, self.role, purpose, request, fingerprint, asked)
-        work = run.engine.step(key, lambda: call_model(run, call))
+
+        async def do() -> ModelReply:
+            prepared = replace(request, deadlines=run.spec.deadlines)
+            if request.output is not None:
+                capabilities = await run.pool.get(request.model).capabilities()
+                prepared = prepare(prepared, first_rung(capabilities))
+            return await call_model(run, CallStep(scope.node, key, self.role, purpose, prepared, fingerprint, asked))
+
+        work = run.engine.step(key, do)
         try:
             return await within_time(run, purpose, run.stops.guard(scope.node, work))
         except MEMOISED_FAILURES as error:

@@ -134,9 +134,14 @@ class Session:
             "envelope": to_json(Envelope.root(run.spec.task.goal)),
         }
         try:
+            run.accounts.enter("/")
             ended = await run.engine.child(run.spec.topology, payload, lambda name, data: solve_node(run, name, data))
-        except JournalError as error:
+        except (JournalError, BudgetExceeded) as error:
             return cut_short(run.offers.get("/"), error)
+        finally:
+            # A topology may have taken a divergence for the failure of one member: it is the whole run's.
+            if run.memo.diverged is not None and not run.memo.ran_out:
+                raise run.memo.diverged
         return from_json(Outcome, ended)
 
     async def _end(self, outcome: Outcome) -> Outcome:

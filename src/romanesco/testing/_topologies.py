@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from romanesco.errors import RomanescoError, RunStopped
+from romanesco.errors import RomanescoError, RunStopped, StopReason
 from romanesco.models import Message, ModelRequest
 from romanesco.runtime import PlanningDesk, Scope
-from romanesco.task import Bill, Outcome, Plan, Status, StopReason, Task
+from romanesco.task import Bill, Outcome, Plan, Status, Task
 
 
 def _request(scope: Scope, text: str, max_output_tokens: int) -> ModelRequest:

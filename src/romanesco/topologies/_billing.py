@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from romanesco.errors import ConfigError
-from romanesco.models import ModelRequest, reask_overhead
+from romanesco.models import ModelRequest, TokenCount, reask_overhead
 from romanesco.task import Bill, BillLine, Budget
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ RETOKENISED = 1.1
 """A generated text may have this many times its tokens when it is read again in another prompt, ..."""
 RETOKENISED_EXTRA = 4
 """... plus this many tokens for its two seams."""
+WINDOW_BYTES = 2
+"""Where an endpoint does not count tokens, a window is taken to hold this many bytes of text a token: English has 4.5,
+Chinese 3, so it is on the safe side. A bill never relies on it; there one byte is one token."""
 REPAIR_SHARE, REPAIR_MIN = 4, 2
 """Repair pool: one re-ask for every so many structured calls, at least so many."""
 RETRY_SHARE, RETRY_MIN = 4, 4
@@ -47,6 +50,7 @@ class CallBound:
         tokens_out: Tokens generated at most.
         usd: Money at most, or None if the price is unknown.
         structured: Whether the reply has a schema.
+        needs: Room in the model's window, prompt and reply.
         reask_in: Tokens read at most by a re-ask: the request, what was wrong, and a piece of the reply.
         reask_usd: Money at most for a re-ask of it, or None if the price is unknown.
     """
@@ -57,6 +61,7 @@ class CallBound:
     tokens_out: int
     usd: Decimal | None
     structured: bool
+    needs: int
     reask_in: int
     reask_usd: Decimal | None
 
@@ -71,6 +76,12 @@ def piece(cap: int, *, exact: bool) -> int:
     return math.ceil(cap * RETOKENISED) + RETOKENISED_EXTRA if exact else cap * BYTES_PER_TOKEN
 
 
+def room(request: ModelRequest, count: TokenCount) -> int:
+    """Room that a request needs in its model's window, the reply included."""
+    prompt = count.tokens if count.exact else math.ceil(count.tokens / WINDOW_BYTES)
+    return prompt + request.max_output_tokens
+
+
 async def bound(desk: PlanningDesk, request: ModelRequest, pieces: Iterable[int], *, purpose: str) -> CallBound:
     """The worst case of a request.
 
@@ -80,8 +91,9 @@ async def bound(desk: PlanningDesk, request: ModelRequest, pieces: Iterable[int]
         pieces: The output cap, in tokens, that each of these texts is generated under.
         purpose: Line of the bill.
     """
+    caps = tuple(pieces)
     count = await desk.count(request)
-    tokens_in = count.tokens + sum(piece(cap, exact=count.exact) for cap in pieces)
+    tokens_in = count.tokens + sum(piece(cap, exact=count.exact) for cap in caps)
     reask_in = tokens_in + reask_overhead(request)  # bytes: at least as many as tokens
     return CallBound(
         purpose=purpose,
@@ -90,6 +102,7 @@ async def bound(desk: PlanningDesk, request: ModelRequest, pieces: Iterable[int]
         tokens_out=request.max_output_tokens,
         usd=_usd(desk, request.model, tokens_in, request.max_output_tokens),
         structured=request.output is not None,
+        needs=room(request, count) + sum(piece(cap, exact=True) for cap in caps),
         reask_in=reask_in,
         reask_usd=_usd(desk, request.model, reask_in, request.max_output_tokens),
     )
@@ -98,8 +111,8 @@ async def bound(desk: PlanningDesk, request: ModelRequest, pieces: Iterable[int]
 def make_bill(calls: Sequence[CallBound]) -> Bill:
     """A bill for calls that are each made at most once: their own lines, then the pools for repairs and retries.
 
-    Plain calls may need a repair too (an empty reply is asked for again), so the repair pool counts them all when none
-    is structured. Each call of a pool is priced as the dearest there is, dimension by dimension.
+    Plain calls draw on the repair pool too, since an empty reply is asked for again. Each call of a pool is priced as
+    the dearest there is, dimension by dimension.
     """
     purposes = list(dict.fromkeys(call.purpose for call in calls))
     lines = [_line(purpose, [call for call in calls if call.purpose == purpose]) for purpose in purposes]

@@ -31,7 +31,8 @@ GOALS = (
 
 ASKS = {
     "proposal": "Write a proposal in one or two sentences and say which of P1, P2, P3, P4 you back.",
-    "critiques": "P1 says: 'Open one hour earlier and sell by subscription.' Write exactly three short critiques of P1.",
+    "critiques": "P1 says: 'Open one hour earlier and sell by subscription.' "
+    "Write exactly three short critiques of P1.",
     "decision": "P1: start small. P2: ask the users first. P3: change nothing. Choose one, write the answer, and list "
     "what you absorbed from the others.",
     "frame": "Write a failure scenario, another framing of the goal, and a dimension that nobody has looked at.",

@@ -77,19 +77,16 @@ def _start(state: State, event: Event) -> Result:
 
 def _ask(state: State, event: Event) -> Result:
     assert isinstance(event, Missing)
-    if state.queries <= 0:
-        return _go_on(state)
-    asking = replace(state, phase=Phase.ASKING, resume=state.phase, queries=state.queries - 1)
-    return asking, (Query(event.question),)
+    if state.queries > 0:
+        asking = replace(state, phase=Phase.ASKING, resume=state.phase, queries=state.queries - 1)
+        return asking, (Query(event.question),)
+    # Without a question left the node must still move on: asking for the same thing again could go on for ever.
+    return _start(state, event) if state.phase is Phase.READY else _end(state, End.UNDECIDED)
 
 
 def _answer(state: State, event: Event) -> Result:
-    resume = state.resume or Phase.READY
-    return _go_on(replace(state, phase=resume, resume=None))
-
-
-def _go_on(state: State) -> Result:
-    return _decide(state) if state.phase is Phase.DECIDING else (state, ())
+    back = replace(state, phase=state.resume or Phase.READY, resume=None)
+    return _decide(back) if back.phase is Phase.DECIDING else _start(back, event)
 
 
 def _propose(state: State, event: Event) -> Result:
@@ -263,13 +260,16 @@ TABLE: tuple[Row, ...] = (
         Phase.READY,
         Missing,
         _ask,
-        (Arc("a question is left", Phase.ASKING, ("query",)), Arc("no question is left", Phase.READY)),
+        (
+            Arc("a question is left", Phase.ASKING, ("query",)),
+            Arc("no question is left", Phase.PROPOSING, ("route",)),
+        ),
     ),
     Row(
         Phase.ASKING,
         Answered,
         _answer,
-        (Arc("asked when ready", Phase.READY), Arc("asked when deciding", Phase.DECIDING, ("route",))),
+        (Arc("asked when ready", Phase.PROPOSING, ("route",)), Arc("asked when deciding", Phase.DECIDING, ("route",))),
     ),
     Row(Phase.PROPOSING, Proposed, _propose, _PROPOSING),
     Row(Phase.PROPOSING, Failed, _no_proposal, (*_PROPOSING, _ended("all answered, nobody ever proposed"))),
@@ -294,7 +294,7 @@ TABLE: tuple[Row, ...] = (
         Phase.DECIDING,
         Missing,
         _ask,
-        (Arc("a question is left", Phase.ASKING, ("query",)), Arc("no question is left", Phase.DECIDING, ("route",))),
+        (Arc("a question is left", Phase.ASKING, ("query",)), _ended("no question is left")),
     ),
     Row(Phase.WRAPPING, Decided, _wrapped_up, (_ended(),)),
     Row(Phase.WRAPPING, Failed, _cut_short, (_ended(),)),

@@ -21,13 +21,11 @@ from romanesco.topologies.fractal._plan import deal
 from romanesco.topologies.fractal._requests import Requests
 from romanesco.topologies.fractal._state import (
     Action,
-    Answered,
     Ask,
     Event,
     Exhausted,
     Measure,
     Measured,
-    Query,
     Route,
     Started,
     State,
@@ -88,9 +86,6 @@ class Node:
                 await self._record("switched", to_json(action.verdict), key="switched")
             elif isinstance(action, Measure):
                 events.append(await self._measure(action.round))
-            elif isinstance(action, Query):
-                await self.scope.ask(action.question, key=f"query/{self.state.queries}")
-                events.append(Answered())
         heard = await self._ask_all(routes)
         for route, one in zip(routes, heard, strict=True):
             self.minutes.note(route.member, one, route.round)

@@ -20,7 +20,7 @@ from romanesco.personas import (
     split,
 )
 from romanesco.task import Bill, Plan, Source, Task
-from romanesco.topologies._billing import CallBound, excess, shown
+from romanesco.topologies._billing import FILLER, CallBound, excess, room, shown
 from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal._bill import NodeCalls, bill, node_calls
 from romanesco.topologies.fractal._params import Params, parse_params
@@ -46,7 +46,7 @@ class Draft:
     def overflow(self) -> tuple[int, CallBound]:
         """By how many tokens the largest call is over its model's window, and that call; 0 or less fits."""
         return max(
-            ((call.tokens_in + call.tokens_out - self.windows[call.model], call) for call in self.calls.each),
+            ((call.needs - self.windows[call.model], call) for call in self.calls.each),
             key=lambda pair: pair[0],
         )
 
@@ -188,17 +188,7 @@ class _Planner:
         chars = sum(len(source.text) for source in sources) + 200 * len(sources)
         while chars >= _SHORTEST_PAYLOAD:
             payloads = deal(params, sources, chars)
-            worst = 1.0
-            for persona in params.team:
-                request = requests.generation(self.desk.model(persona.id), persona, payloads[persona.id])
-                window = windows[request.model] or d.UNKNOWN_WINDOW
-                count = (await self.desk.count(request)).tokens
-                over = count + request.max_output_tokens - window
-                if over > 0:
-                    # Tokens of the prompt beside the payload stay, so only the rest can be scaled.
-                    bare = (await self.desk.count(requests.generation(request.model, persona, "x"))).tokens
-                    room = window - request.max_output_tokens - bare
-                    worst = min(worst, max(0.0, room / max(1, count - bare)))
+            worst = min([await self._share_that_fits(requests, one, payloads[one.id], windows) for one in params.team])
             if worst >= 1.0:
                 return replace(params, payload_chars=chars), payloads, [_coverage(params, sources, chars)]
             longest = max(len(text) for text in payloads.values())
@@ -209,6 +199,19 @@ class _Planner:
             limit=f"{min(w or d.UNKNOWN_WINDOW for w in windows.values()):,} tokens",
             advice="Shorten the goal, leave the sources out, or use a model with a larger window.",
         )
+
+    async def _share_that_fits(
+        self, requests: Requests, persona: Persona, payload: str, windows: Mapping[str, int | None]
+    ) -> float:
+        """Which part of a payload fits beside the rest of the member's first prompt, 0 to 1."""
+        request = requests.generation(self.desk.model(persona.id), persona, payload)
+        window = windows[request.model] or d.UNKNOWN_WINDOW
+        needs = room(request, await self.desk.count(request))
+        if needs <= window:
+            return 1.0
+        bare = requests.generation(request.model, persona, FILLER)
+        fixed = room(bare, await self.desk.count(bare))
+        return max(0, window - fixed) / max(1, needs - fixed)
 
     async def too_large(self, draft: Draft) -> PlanRefused:
         """The refusal for a window that is too small, with what would fit."""
@@ -230,8 +233,8 @@ class _Planner:
         return PlanRefused(
             f"The largest prompt ({call.purpose}, k = {draft.params.k}) with its reply is larger than the window of "
             f"{call.model}",
-            value=f"{call.tokens_in + call.tokens_out:,} tokens at most",
-            limit=f"{call.tokens_in + call.tokens_out - over:,} tokens",
+            value=f"{call.needs:,} tokens at most",
+            limit=f"{call.needs - over:,} tokens",
             advice=" ".join(advice),
         )
 

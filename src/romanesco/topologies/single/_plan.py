@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from romanesco.errors import PlanRefused
 from romanesco.personas import split
 from romanesco.task import Plan, Task
-from romanesco.topologies._billing import bound, excess, make_bill, shown
+from romanesco.topologies._billing import bound, excess, make_bill, room, shown
 from romanesco.topologies.single import _params as p
 from romanesco.topologies.single._request import build_request, show_sources
 
@@ -35,7 +35,7 @@ async def make_plan(task: Task, desk: PlanningDesk) -> Plan:
     window = p.UNKNOWN_WINDOW if known is None else known
     cap = params.answer_tokens or max(1, min(p.ANSWER_MAX, window // p.ANSWER_SHARE))
     params = replace(params, answer_tokens=cap)
-    chars = await _room(task, desk, model, window, params)
+    chars = await _source_chars(task, desk, model, window, params)
     params = replace(params, source_chars=chars)
     request = build_request(model, task.goal, show_sources(task.sources, chars), params)
     bill = make_bill([await bound(desk, request, (), purpose=ANSWER)])
@@ -57,15 +57,15 @@ async def make_plan(task: Task, desk: PlanningDesk) -> Plan:
     return Plan(NAME, bill, params.to_json(), tuple(reasons))
 
 
-async def _room(task: Task, desk: PlanningDesk, model: str, window: int, params: p.Params) -> int:
+async def _source_chars(task: Task, desk: PlanningDesk, model: str, window: int, params: p.Params) -> int:
     """Characters of the sources that fit beside the goal and the answer."""
-    bare = await desk.count(build_request(model, task.goal, "", params))
-    output = params.answer_tokens + params.reasoning_tokens
-    over = bare.tokens + output - window
+    bare = build_request(model, task.goal, "", params)
+    fixed = room(bare, await desk.count(bare))
+    over = fixed - window
     if over > 0:
         raise PlanRefused(
             f"Goal and answer are larger than the window of {model}",
-            value=f"{bare.tokens + output:,} tokens at most",
+            value=f"{fixed:,} tokens at most",
             limit=f"{window:,} tokens",
             advice=f"Shorten the goal by about {over:,} tokens, lower answer_tokens, or use a larger window.",
         )
@@ -74,14 +74,15 @@ async def _room(task: Task, desk: PlanningDesk, model: str, window: int, params:
     chars = sum(len(source.text) for source in task.sources) + 200 * len(task.sources)
     while chars >= _SHORTEST:
         text = show_sources(task.sources, chars)
-        count = (await desk.count(build_request(model, task.goal, text, params))).tokens
-        if count + output <= window:
+        request = build_request(model, task.goal, text, params)
+        needs = room(request, await desk.count(request))
+        if needs <= window:
             return chars
-        room = max(0, window - output - bare.tokens) / max(1, count - bare.tokens)
-        chars = int(min(chars - 1, len(text) * room * 0.97))
+        share = (window - fixed) / max(1, needs - fixed)
+        chars = int(min(chars - 1, len(text) * share * 0.97))
     raise PlanRefused(
         "The window leaves no room for the sources beside goal and answer",
-        value=f"{bare.tokens + output:,} tokens without them",
+        value=f"{fixed:,} tokens without them",
         limit=f"{window:,} tokens",
         advice="Lower answer_tokens, shorten the goal, or leave the sources out.",
     )

@@ -123,10 +123,11 @@ class FakeScope:
     async def random(self, *, key: str) -> random.Random:
         raise AssertionError("a node draws no random number")
 
-    async def record(self, kind: str, data: dict[str, Any], *, key: str) -> None:
+    async def record(self, kind: str, data: dict[str, Any], *, key: str) -> dict[str, Any]:
         json.dumps(data, allow_nan=False)
         assert key not in [one[1] for one in self.records]
         self.records.append((kind, key, data))
+        return data
 
     async def offer(self, answer: str, *, key: str, note: str = "", deliberation: Deliberation | None = None) -> None:
         assert deliberation is not None

@@ -1,0 +1,1 @@
+"""Ways to reach Romanesco from outside: the command line."""

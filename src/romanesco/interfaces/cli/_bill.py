@@ -1,0 +1,144 @@
+"""Plans and bills as text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+
+from romanesco._codec import to_json
+from romanesco.interfaces.cli._costs import LineCost
+from romanesco.interfaces.cli._screen import plain
+from romanesco.interfaces.cli._text import count, money, seconds
+from romanesco.task import Bill, Budget, Plan
+
+
+def make_table(*columns: str, right: Iterable[str] = ()) -> Table:
+    """A table without a frame; the columns named in ``right`` hold numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    numbers = set(right)
+    for column in columns:
+        table.add_column(column, justify="right" if column in numbers else "left", no_wrap=column in numbers)
+    return table
+
+
+def bill_table(bill: Bill) -> RenderableType:
+    """The bill line by line, and its total."""
+    if not bill.lines:
+        return plain("No bill: this topology makes none, so only your limits bind.")
+    numbers = ("calls", "tokens in", "tokens out", "tokens", "usd")
+    table = make_table("at most", *numbers, right=numbers)
+    for line in bill.lines:
+        both = f"{line.tokens_in + line.tokens_out:,}"
+        table.add_row(
+            line.purpose, f"{line.calls:,}", f"{line.tokens_in:,}", f"{line.tokens_out:,}", both, money(line.usd)
+        )
+    total = (f"{bill.calls:,}", f"{bill.tokens_in:,}", f"{bill.tokens_out:,}", f"{bill.tokens:,}", money(bill.usd))
+    table.add_section()
+    table.add_row("total", *total, style="bold")
+    return table
+
+
+def limits_text(budget: Budget) -> str:
+    """The user's limits in words, "" for none."""
+    told = [
+        None if budget.tokens is None else count(budget.tokens, "token"),
+        None if budget.tokens_in is None else f"{count(budget.tokens_in, 'token')} in",
+        None if budget.tokens_out is None else f"{count(budget.tokens_out, 'token')} out",
+        None if budget.usd is None else money(budget.usd),
+        None if budget.seconds is None else seconds(budget.seconds),
+        None if budget.calls is None else count(budget.calls, "call"),
+        None if budget.nodes is None else count(budget.nodes, "node"),
+    ]
+    return ", ".join(part for part in told if part)
+
+
+def fits_text(plan: Plan, budget: Budget) -> str:
+    """Whether the bill is inside the limits."""
+    limits = limits_text(budget)
+    if not limits:
+        return "No limits are set: the bill is what binds."
+    if not plan.bill.lines:
+        return f"Limits: {limits}."
+    if plan.fits:
+        return f"Fits the limits: {limits}."
+    return f"Does NOT fit the limits ({limits}): the run may end with a labelled partial answer."
+
+
+def models_text(models: dict[str, str]) -> str:
+    """Models by role on one line."""
+    others = [f"{role} {name}" for role, name in models.items() if role != "default"]
+    return ", ".join([models["default"], *others])
+
+
+def plan_parts(plan: Plan, budget: Budget, models: dict[str, str]) -> list[RenderableType]:
+    """A plan: topology, models, reasons, bill, and whether it fits."""
+    parts: list[RenderableType] = [plain((plan.topology, "bold"), f" on {models_text(models)}")]
+    parts.extend(plain((f"  {reason}", "")) for reason in plan.reasons)
+    parts.append(plain(""))
+    parts.append(bill_table(plan.bill))
+    parts.append(plain((fits_text(plan, budget), "bold" if plan.fits else "bold yellow")))
+    return parts
+
+
+def plan_data(plan: Plan, budget: Budget, models: dict[str, str]) -> dict[str, Any]:
+    """A plan as one JSON document."""
+    bill = plan.bill
+    total = {
+        "calls": bill.calls,
+        "tokens_in": bill.tokens_in,
+        "tokens_out": bill.tokens_out,
+        "tokens": bill.tokens,
+        "usd": None if bill.usd is None else str(bill.usd),
+    }
+    data = to_json(plan)
+    return {
+        **data,
+        "bill": {**data["bill"], "total": total},
+        "models": models,
+        "budget": to_json(budget),
+        "known_bill": bool(bill.lines),
+    }
+
+
+def cost_table(lines: Sequence[LineCost]) -> RenderableType:
+    """What each line of the bill came to, of what at most."""
+    numbers = ("calls", "tokens in", "tokens out", "usd")
+    table = make_table("line", *numbers, "", right=numbers)
+    for line in lines:
+        table.add_row(line.purpose, *_cells(line), "estimated in part" if line.estimated else "")
+    table.add_section()
+    known = None if any(line.most is None for line in lines) else Bill(tuple(line.most for line in lines if line.most))
+    calls, tokens_in, tokens_out = (
+        sum(getattr(line, name) for line in lines) for name in ("calls", "tokens_in", "tokens_out")
+    )
+    prices = [line.usd for line in lines]
+    usd = None if None in prices else sum((price for price in prices if price is not None), Decimal(0))
+    table.add_row(
+        "total",
+        _of(calls, known.calls if known else None),
+        _of(tokens_in, known.tokens_in if known else None),
+        _of(tokens_out, known.tokens_out if known else None),
+        money(usd) + (f" of {money(known.usd)}" if known and known.usd is not None else ""),
+        "",
+        style="bold",
+    )
+    return table
+
+
+def _cells(line: LineCost) -> tuple[str, str, str, str]:
+    most = line.most
+    return (
+        _of(line.calls, most.calls if most else None),
+        _of(line.tokens_in, most.tokens_in if most else None),
+        _of(line.tokens_out, most.tokens_out if most else None),
+        money(line.usd) + (f" of {money(most.usd)}" if most and most.usd is not None else ""),
+    )
+
+
+def _of(value: int, most: int | None) -> str:
+    return f"{value:,}" if most is None else f"{value:,} of {most:,}"

@@ -1,0 +1,95 @@
+"""Runs a command and turns whatever comes of it into one line and an exit status."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import typer
+
+from romanesco.errors import EXIT_CODES, RomanescoError, StopReason
+
+BROKEN_PIPE = 141
+"""Exit status when the reader of stdout went away, as the shell gives it for SIGPIPE."""
+
+_LONGEST = 2000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; gives the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a console that can't show a character shows a mark for it
+    words, debug = split_debug(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(words, debug)
+    except BrokenPipeError:
+        # The reader left. What is still buffered must not be tried again when the interpreter exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def split_debug(words: Sequence[str]) -> tuple[list[str], bool]:
+    """Take ``--debug`` out, wherever before a ``--`` it stands."""
+    end = words.index("--") if "--" in words else len(words)
+    head = [word for word in words[:end] if word != "--debug"]
+    return [*head, *words[end:]], len(head) < end
+
+
+def _run(words: list[str], debug: bool) -> int:
+    from romanesco.interfaces.cli._app import app
+
+    try:
+        status = app(words, prog_name="romanesco", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the outermost frame: every fault becomes one line and a status
+        if debug:
+            import traceback
+
+            traceback.print_exc()
+        return fail(error)
+    return status if isinstance(status, int) else 0
+
+
+def fail(error: BaseException) -> int:
+    """Say in one line what went wrong; gives the exit status."""
+    message, status = explain(error)
+    line = " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in message).split())
+    if len(line) > _LONGEST:
+        line = f"{line[:_LONGEST]}..."
+    try:
+        print(f"error: {line}", file=sys.stderr, flush=True)
+    except OSError:
+        pass  # nobody listens; the status still tells
+    return status
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """The message of an error, and its exit status."""
+    if isinstance(error, RomanescoError):
+        return str(error), error.exit_code
+    if isinstance(error, typer.TyperException):
+        command = getattr(getattr(error, "ctx", None), "command_path", "romanesco")
+        message = error.format_message().rstrip(".")
+        return f"{message}. See: {command} --help", EXIT_CODES[StopReason.INPUT]
+    if isinstance(error, typer.Abort):
+        return "interrupted", EXIT_CODES[StopReason.INTERRUPTED]
+    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        return explain(error.exceptions[0])
+    kind = type(error).__name__
+    return (
+        f"unexpected {kind}: {error}. This is a fault of Romanesco; run it again with --debug and report the trace",
+        EXIT_CODES[StopReason.INTERNAL],
+    )
+
+
+def wait_for(work: Coroutine[Any, Any, int | None]) -> int:
+    """Do a command's asynchronous work; gives its exit status."""
+    import asyncio  # 40 ms that --help can do without
+
+    return asyncio.run(work) or 0

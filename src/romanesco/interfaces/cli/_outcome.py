@@ -1,0 +1,86 @@
+"""An outcome as text: the answer, what was cut short and how to go on, the dissent, the cost against the bill. Pure."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from romanesco.errors import StopReason
+from romanesco.interfaces.cli._screen import plain
+from romanesco.interfaces.cli._text import clean, count, money, one_line, seconds
+from romanesco.task import Dissent, Outcome, Spend, Status
+
+_LINE = 160
+
+_GO_ON: dict[StopReason, str] = {
+    StopReason.BUDGET: "Go on with higher limits: romanesco resume {run} --tokens N (or --usd, --calls)",
+    StopReason.DEADLINE: "Go on with more time: romanesco resume {run} --minutes N",
+    StopReason.STOPPED: "Go on: romanesco resume {run}",
+    StopReason.INTERRUPTED: "Go on: romanesco resume {run}",
+    StopReason.MODEL: "Go on when the model answers: romanesco resume {run}",
+    StopReason.STORAGE: "Go on when the journal can be written: romanesco resume {run}",
+    StopReason.DIVERGED: "Start a new run; this one stays readable: romanesco show {run}",
+    StopReason.INTERNAL: "What happened: romanesco show {run}; try again: romanesco resume {run}",
+}
+
+
+def status_text(outcome: Outcome) -> Text | None:
+    """The label of an outcome that is not completed: what was cut short, and how to go on. None if it is completed."""
+    if outcome.status is Status.COMPLETED:
+        return None
+    reason = "" if outcome.reason.value == outcome.status.value else f" ({outcome.reason.value})"
+    text = plain((f"{outcome.status.value.upper()}{reason}: ", "bold yellow"), one_line(outcome.note) or "cut short")
+    go_on = _GO_ON.get(outcome.reason, "")
+    if go_on and outcome.run:
+        text.append(f"\n{go_on.format(run=outcome.run)}")
+    return text
+
+
+def outcome_parts(outcome: Outcome) -> list[RenderableType]:
+    """What a run ends with on the screen."""
+    parts: list[RenderableType] = []
+    label = status_text(outcome)
+    if label is not None:
+        parts += [label, plain("")]
+    elif outcome.note:
+        parts += [plain((f"Note: {one_line(outcome.note)}", "dim")), plain("")]
+    parts.append(Text(clean(outcome.answer)) if outcome.answer else plain(("(no answer)", "dim")))
+    parts.append(plain(""))
+    parts += dissent_lines(outcome.dissent)
+    parts.append(plain(("cost  ", "dim"), cost_text(outcome)))
+    if outcome.head:
+        parts.append(plain(("head  ", "dim"), outcome.head))
+    if outcome.certificate:
+        parts.append(plain(("cert  ", "dim"), outcome.certificate))
+    if outcome.run:
+        parts.append(plain(("more  ", "dim"), f"romanesco show {outcome.run}"))
+    return parts
+
+
+def dissent_lines(dissent: tuple[Dissent, ...]) -> list[RenderableType]:
+    """One line for each position that did not carry."""
+    return [
+        plain(("dissent  ", "dim"), (one.member, "bold"), f" for {one.proposal}: {one_line(one.position, _LINE)}")
+        for one in dissent
+    ]
+
+
+def cost_text(outcome: Outcome) -> str:
+    """What it cost, of what at most."""
+    spend, bill = outcome.spend, outcome.bill
+    tokens = spend.tokens_in + spend.tokens_out
+    if bill is None or not bill.lines:
+        return ", ".join((count(spend.calls, "call"), count(tokens, "token"), money(spend.usd), _rest(spend)))
+    usd = money(spend.usd) + ("" if bill.usd is None or spend.usd is None else f" of {money(bill.usd)}")
+    return f"{spend.calls:,} of {bill.calls:,} calls, {tokens:,} of {bill.tokens:,} tokens, {usd}, {_rest(spend)}"
+
+
+def _rest(spend: Spend) -> str:
+    rest = [seconds(spend.seconds)]
+    if spend.cached:
+        rest.append(f"{spend.cached:,} tokens in from a cache")
+    if spend.estimated:
+        rest.append("estimated in part")
+    if spend.in_doubt:
+        rest.append(f"{count(spend.in_doubt, 'call')} in doubt, counted in full")
+    return ", ".join(rest)

@@ -1,0 +1,63 @@
+"""``runs`` and ``show``: what there is, and what became of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from romanesco.interfaces.cli import _options as o
+from romanesco.interfaces.cli._main import wait_for
+
+Interrupted = Annotated[bool, typer.Option("--interrupted", help="Only runs whose process died before they ended.")]
+Most = Annotated[
+    int, typer.Option("--limit", "-n", parser=o.whole("--limit"), metavar="N", help="Show so many at most; 0: all.")
+]
+Section = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--section",
+        metavar="NAME",
+        help="Only this part: answer, decision, dissent, proposals, critiques, ledger, diversity, costs, about. "
+        "Repeatable.",
+        show_default=False,
+    ),
+]
+
+
+def runs(interrupted: Interrupted = False, limit: Most = 20, json: o.Json = False) -> int:
+    """List runs, newest first."""
+    return wait_for(_runs(interrupted, limit, json))
+
+
+async def _runs(interrupted: bool, limit: int, json: bool) -> None:
+    from romanesco.interfaces.cli._read import list_runs, open_store
+    from romanesco.interfaces.cli._screen import Screen
+    from romanesco.interfaces.cli._tables import listing, listing_data
+
+    screen = Screen(json=json)
+    async with open_store() as store:
+        listed, more = await list_runs(store, interrupted=interrupted, limit=limit)
+    screen.result(lambda: listing_data(listed), lambda: listing(listed))
+    if not listed and not json:
+        which = "No interrupted runs." if interrupted else 'No runs yet. Start one: romanesco run "..."'
+        screen.say(which)
+    if more:
+        screen.say(f"{more} more: romanesco runs --limit 0")
+
+
+def show(run: o.RunName, section: Section = None, json: o.Json = False) -> int:
+    """Show a run: answer, decision, dissent, proposals, critiques, ledger, diversity, costs against the bill."""
+    return wait_for(_show(run, section or [], json))
+
+
+async def _show(name: str, sections: list[str], json: bool) -> None:
+    from romanesco.interfaces.cli._read import find_run, load_record, open_store, record_data
+    from romanesco.interfaces.cli._screen import Screen
+    from romanesco.interfaces.cli._sections import check_sections, render
+
+    check_sections(sections)
+    screen = Screen(json=json)
+    async with open_store() as store:
+        record = await load_record(store, await find_run(store, name))
+    screen.result(lambda: record_data(record), lambda: render(record, sections))

@@ -1,0 +1,120 @@
+"""A run that goes on, drawn: header, members by node, and what is spent of the bill. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from rich.tree import Tree
+
+from romanesco.interfaces.cli._screen import plain
+from romanesco.interfaces.cli._text import count, money, one_line, seconds
+from romanesco.interfaces.cli._view import DONE, FAILED, THINKING, WAITING, Member, View
+
+_STYLES = {WAITING: "dim", THINKING: "bold cyan", DONE: "green", FAILED: "red"}
+_ORDER = (THINKING, FAILED, WAITING, DONE)
+_NAME = 24
+
+
+def draw(view: View, *, elapsed: float, width: int, height: int, note: str = "") -> RenderableType:
+    """The whole picture.
+
+    Args:
+        view: The run.
+        elapsed: Active seconds now.
+        width: Columns of the screen.
+        height: Lines of the screen.
+        note: A line to show below, for example that the run is stopping.
+    """
+    tree = Tree(_label(view), guide_style="dim")
+    room = max(4, height - 6 - len(view.questions) - bool(note))
+    nodes = _by_node(view)
+    for node, members in nodes.items():
+        branch = tree if node == "/" else tree.add(plain((node, "bold")))
+        _add(branch, members, view, width, max(3, room // max(1, len(nodes))))
+    parts: list[RenderableType] = [tree, *questions(view), _spent(view, elapsed)]
+    if note:
+        parts.append(plain((note, "yellow")))
+    return Group(*parts)
+
+
+def _label(view: View) -> Text:
+    where = ", ".join(filter(None, (view.mode, _round(view))))
+    status = view.status or where or "starting"
+    return plain((view.plan.topology, "bold"), "  ", (view.run, "dim"), "  ", (status, "bold cyan"))
+
+
+def _round(view: View) -> str:
+    if not view.round or view.mode == "convergent":
+        return ""
+    return f"round {view.round}" + (f" of at most {view.rounds}" if view.rounds else "")
+
+
+def _by_node(view: View) -> dict[str, list[Member]]:
+    nodes: dict[str, list[Member]] = {}
+    for member in view.members.values():
+        nodes.setdefault(member.node, []).append(member)
+    return nodes
+
+
+def _add(branch: Tree, members: Sequence[Member], view: View, width: int, room: int) -> None:
+    """Members as branches; those that don't fit are counted, the busy ones are shown."""
+    if len(members) > room:
+        ranked = sorted(members, key=lambda member: _ORDER.index(member.state))
+        chosen, rest = ranked[: room - 1], ranked[room - 1 :]
+    else:
+        chosen, rest = list(members), []
+    name_width = min(_NAME, max((len(member.role) for member in chosen), default=0))
+    for member in chosen:
+        branch.add(_member(member, name_width, width - 6))
+    if rest:
+        counts = {state: sum(one.state == state for one in rest) for state in _ORDER}
+        states = ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
+        branch.add(plain((f"and {len(rest):,} more: {states}", "dim")))
+
+
+def _member(member: Member, name_width: int, width: int) -> Text:
+    style = _STYLES[member.state]
+    text = plain((one_line(member.role, _NAME).ljust(name_width), ""), "  ", (member.state.ljust(8), style))
+    if member.state == THINKING:
+        out = f" x{len(member.out)}" if len(member.out) > 1 else ""
+        text.append_text(plain(f"  {member.purpose}{out}"))
+        if member.pieces:
+            text.append_text(plain(f"  {member.pieces:,} tokens"))
+        room = width - len(text.plain) - 3
+        if room >= 12 and member.tail:
+            text.append_text(plain(("  " + one_line(member.tail)[-room:], "dim")))
+    elif member.state == FAILED:
+        text.append_text(plain(("  " + f"{member.purpose}: {member.error}", "red")))
+    elif member.calls:
+        text.append_text(plain((f"  {member.purpose}, {count(member.calls, 'call')}", "dim")))
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def questions(view: View) -> list[Text]:
+    """Questions that wait, with how to answer."""
+    return [
+        plain(
+            (f"question {one.id}: ", "bold yellow"),
+            one_line(one.text, 200),
+            f" [{' / '.join(one.choices)}]" if one.choices else "",
+            (f"  answer it: romanesco answer {view.run} {one.id} TEXT", "dim"),
+        )
+        for one in view.questions.values()
+    ]
+
+
+def _spent(view: View, elapsed: float) -> Text:
+    return plain((spent_line(view), "bold"), f"  {seconds(elapsed)}")
+
+
+def spent_line(view: View) -> str:
+    """What is spent, of what at most."""
+    calls, tokens, usd = (view.most(dimension) for dimension in ("calls", "tokens", "usd"))
+    return "  ".join((
+        f"{view.calls:,}{'' if calls is None else f' of {calls:,}'} calls",
+        f"{view.tokens:,}{'' if tokens is None else f' of {tokens:,}'} tokens",
+        money(view.usd) + ("" if usd is None or view.usd is None else f" of {money(usd)}"),
+    ))

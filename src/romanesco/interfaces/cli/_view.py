@@ -1,0 +1,234 @@
+"""What is known of a run while it goes on: a fold over its events, without any screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from romanesco.runtime import RunEvent
+from romanesco.task import Budget, Plan
+
+WAITING, THINKING, DONE, FAILED = "waiting", "thinking", "done", "failed"
+_TAIL = 200
+_ROUNDS = ("generate", "integrate", "round")
+"""First parts of the keys that have the round's number as their second."""
+
+
+@dataclass(slots=True)
+class Member:
+    """Somebody who is asked: a role within a node.
+
+    Attributes:
+        node: Path of the node.
+        role: Persona id or role.
+        state: ``waiting``, ``thinking``, ``done`` or ``failed``.
+        purpose: What it is asked for, or was asked for last.
+        calls: Calls that it made.
+        out: Keys of its calls that are out.
+        pieces: Pieces of text that have arrived for the calls that are out.
+        tail: The end of that text.
+        since: Active seconds at which it began to think.
+        error: What went wrong last, if it failed.
+    """
+
+    node: str
+    role: str
+    state: str = WAITING
+    purpose: str = ""
+    calls: int = 0
+    out: set[str] = field(default_factory=set)
+    pieces: int = 0
+    tail: str = ""
+    since: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question that waits for a person."""
+
+    id: str
+    node: str
+    key: str
+    text: str
+    choices: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class View:
+    """A run as it stands.
+
+    Attributes:
+        run: The run's id.
+        plan: Its plan.
+        budget: The user's limits.
+        model: Name of the default model.
+        mode: ``divergent``, ``convergent`` or "" where the topology has no modes.
+        round: The round, 0 where there are none.
+        members: By node and role, in the order in which they were first heard of.
+        calls: Calls made.
+        tokens: Tokens spent.
+        usd: Money spent, None if a price is unknown.
+        elapsed: Active seconds as the journal last said.
+        questions: Pending questions by id.
+        status: Outcome's status, once it has ended.
+        calls_out: Role by node, key and attempt of the calls that are out.
+    """
+
+    run: str
+    plan: Plan
+    budget: Budget = field(default_factory=Budget)
+    model: str = ""
+    mode: str = ""
+    round: int = 0
+    members: dict[tuple[str, str], Member] = field(default_factory=dict)
+    calls: int = 0
+    tokens: int = 0
+    usd: Decimal | None = Decimal(0)
+    elapsed: float = 0.0
+    questions: dict[str, Question] = field(default_factory=dict)
+    status: str = ""
+    calls_out: dict[tuple[str, str, int], str] = field(default_factory=dict)
+
+    def member(self, node: str, role: str) -> Member:
+        """A member, new if it was not heard of before."""
+        return self.members.setdefault((node, role), Member(node, role))
+
+    def take(self, event: RunEvent) -> None:
+        """Take one event in."""
+        self.elapsed = max(self.elapsed, float(event.data.get("elapsed", 0.0)))
+        handler = _HANDLERS.get(event.kind)
+        if handler is not None:
+            handler(self, event)
+
+    def session_over(self) -> None:
+        """What was out when the process died is out no more."""
+        self.calls_out.clear()
+        for member in self.members.values():
+            if member.state == THINKING:
+                member.state = WAITING
+            member.out.clear()
+
+    def most(self, dimension: str) -> Any:
+        """The bound of ``calls``, ``tokens`` or ``usd`` that binds: the bill's or the user's; None for none."""
+        billed = getattr(self.plan.bill, dimension) if self.plan.bill.lines else None
+        bounds = [bound for bound in (billed, getattr(self.budget, dimension)) if bound is not None]
+        return min(bounds, default=None)
+
+    @property
+    def rounds(self) -> int | None:
+        """Rounds at most, if the topology has any."""
+        rounds = self.plan.params.get("rounds")
+        return rounds if isinstance(rounds, int) else None
+
+
+def _started(view: View, event: RunEvent) -> None:
+    data = event.data
+    member = view.member(event.node, data["role"])
+    if member.state != THINKING:
+        member.since, member.pieces, member.tail = view.elapsed, 0, ""
+    member.state, member.purpose, member.error = THINKING, data["purpose"], ""
+    member.out.add(event.key)
+    view.calls_out[event.node, event.key, data["attempt"]] = data["role"]
+    phase, _, rest = event.key.partition("/")
+    number = rest.partition("/")[0]
+    if phase in _ROUNDS and number.isdecimal():
+        view.round = max(view.round, int(number))
+
+
+def _closed(view: View, event: RunEvent) -> Member | None:
+    """Count what a call cost, and find who made it."""
+    data = event.data
+    if data.get("sent", True):
+        view.calls += 1
+    usage = data["usage"]
+    view.tokens += usage["input"] + usage["output"]
+    view.usd = None if view.usd is None or data["usd"] is None else view.usd + Decimal(data["usd"])
+    role = view.calls_out.pop((event.node, event.key, data["attempt"]), None)
+    if role is None:
+        return None
+    member = view.member(event.node, role)
+    member.calls += 1
+    member.out.discard(event.key)
+    return member
+
+
+def _finished(view: View, event: RunEvent) -> None:
+    member = _closed(view, event)
+    if member is not None and not member.out:
+        member.state = DONE
+
+
+def _call_failed(view: View, event: RunEvent) -> None:
+    member = _closed(view, event)
+    if member is not None:
+        member.error = str(event.data["error"])
+        if not member.out:
+            member.state = FAILED
+
+
+def _token(view: View, event: RunEvent) -> None:
+    member = view.member(event.node, event.data["role"])
+    member.pieces += 1
+    member.tail = (member.tail + event.data["text"])[-_TAIL:]
+
+
+def _asked(view: View, event: RunEvent) -> None:
+    data = event.data
+    choices = tuple(data.get("choices", ()))
+    view.questions[data["id"]] = Question(data["id"], event.node, event.key, data["question"], choices)
+
+
+def _step_finished(view: View, event: RunEvent) -> None:
+    for question in list(view.questions.values()):
+        if (question.node, question.key) == (event.node, event.key):
+            del view.questions[question.id]
+
+
+def _changed(view: View, event: RunEvent) -> None:
+    from romanesco._codec import from_json, to_json
+
+    changed = {**to_json(view.budget), event.data["dimension"]: event.data["value"]}
+    view.budget = from_json(Budget, changed)
+
+
+def _ended(view: View, event: RunEvent) -> None:
+    view.status = event.data["status"]
+
+
+def _resumed(view: View, event: RunEvent) -> None:
+    view.status = ""
+    view.session_over()
+
+
+def _ensemble(view: View, event: RunEvent) -> None:
+    view.mode = "divergent"
+    roles = [*event.data["proposers"], *event.data["evaluators"], "decision-maker"]
+    for role in roles:
+        view.member(event.node, role)
+
+
+def _round(view: View, event: RunEvent) -> None:
+    view.round = max(view.round, int(event.data["round"]))
+
+
+def _switched(view: View, event: RunEvent) -> None:
+    view.mode = "convergent"
+
+
+_HANDLERS: dict[str, Callable[[View, RunEvent], None]] = {
+    "call.started": _started,
+    "call.finished": _finished,
+    "call.failed": _call_failed,
+    "token": _token,
+    "question.asked": _asked,
+    "step.finished": _step_finished,
+    "budget.changed": _changed,
+    "run.ended": _ended,
+    "run.resumed": _resumed,
+    "fractal.ensemble": _ensemble,
+    "fractal.round": _round,
+    "fractal.switched": _switched,
+}

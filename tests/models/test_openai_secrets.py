@@ -1,0 +1,123 @@
+"""A key that must never be seen: not in a repr, not in an error, not in a trace, not in a log."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import io
+import logging
+import pickle
+import traceback
+
+import pytest
+
+from romanesco.errors import ModelError
+from romanesco.models._openai import OpenAICompatible
+from romanesco.models._openai_address import Address
+from romanesco.models._probe import probe
+from romanesco.models._types import Deadlines, Message, ModelRequest
+from romanesco.testing._fake_server import FakeServer
+from romanesco.testing._fake_server_reply import FakeReply, Fault
+from romanesco.testing._fake_server_scenario import Scenario
+
+CANARY = "sk-canary-7Qx2Zp9Lm4Wd8Rt6"
+
+
+def ask() -> ModelRequest:
+    deadlines = Deadlines(connect=5, first_token=1, between_tokens=1, total=5)
+    return ModelRequest("acme:fake", (Message("user", "hi"),), max_output_tokens=8, deadlines=deadlines)
+
+
+def everything(error: BaseException) -> str:
+    """All that a person or a log could see of an error, chained ones and the frames' variables included."""
+    trace = traceback.TracebackException.from_exception(error, capture_locals=True)
+    chain = []
+    seen: BaseException | None = error
+    while seen is not None:
+        chain.append(repr(seen) + str(seen) + repr(vars(seen)))
+        seen = seen.__cause__ or seen.__context__
+    trace.stack = traceback.StackSummary.from_list([frame for frame in trace.stack if frame.filename != __file__])
+    assert trace.stack, "the library's own frames are looked at"
+    return "".join(trace.format()) + "".join(chain)
+
+
+FAULTS = [
+    Fault(status=401, message=f"Incorrect API key provided: {CANARY}"),
+    Fault(status=400, message=f"you sent Authorization: Bearer {CANARY}"),
+    Fault(status=429, message=CANARY),
+    Fault(status=500, message=CANARY),
+    Fault(garbage=f"<html>{CANARY}</html>"),
+    Fault(garbage=f'{{"error": {{"message": "{CANARY}"}}}}'),
+    Fault(error_event={"message": CANARY}),
+    Fault(cut="before_headers"),
+    Fault(cut="middle"),
+    Fault(stall=60.0),
+]
+
+
+async def fault_errors() -> list[ModelError]:
+    errors = []
+    for fault in FAULTS:
+        async with FakeServer(lambda body, number, fault=fault: FakeReply("words", fault=fault)) as server:  # type: ignore[misc]
+            model = OpenAICompatible(name="acme:fake", model="fake", base_url=server.url, api_key=CANARY)
+            with pytest.raises(ModelError) as caught:
+                await model.complete(ask())
+            errors.append(caught.value)
+            await model.close()
+    return errors
+
+
+async def test_no_error_shows_the_key(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    asyncio.get_running_loop().set_debug(True)
+    errors = await fault_errors()
+    dead = OpenAICompatible(name="acme:fake", model="fake", base_url="http://127.0.0.1:1/v1", api_key=CANARY)
+    with pytest.raises(ModelError) as caught:
+        await dead.complete(ask())
+    errors.append(caught.value)
+    await dead.close()
+    assert len({type(error) for error in errors}) >= 7
+    for error in errors:
+        assert CANARY[3:] not in everything(error)
+        assert CANARY[3:] not in repr(pickle.loads(pickle.dumps(error)))
+        assert error.__context__ is None, "aiohttp's exceptions hold the request's headers"
+    assert CANARY[3:] not in caplog.text
+
+
+async def test_neither_repr_nor_log_of_the_adapter_shows_the_key() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        rejecting = Scenario(reject=frozenset({"temperature"}))
+        async with FakeServer(scenario=rejecting) as server:
+            model = OpenAICompatible(name="acme:fake", model="fake", base_url=server.url, api_key=CANARY)
+            await model.complete(ask())
+            logging.getLogger("test").info("%r %s %r", model, model, vars(model))
+            await model.close()
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
+    assert "OpenAICompatible(name='acme:fake'" in stream.getvalue()
+    assert CANARY[3:] not in stream.getvalue()
+    assert CANARY[3:] not in repr(Address("a:b", "http://x/v1", CANARY))
+
+
+def test_an_adapter_is_not_copied_or_pickled() -> None:
+    model = OpenAICompatible(name="a:b", model="b", base_url="http://127.0.0.1/v1", api_key=CANARY)
+    with pytest.raises(TypeError, match="holds a key"):
+        pickle.dumps(model)
+    with pytest.raises(TypeError, match="holds a key"):
+        copy.copy(model)
+
+
+async def test_a_probe_does_not_show_the_key() -> None:
+    async with FakeServer(scenario=Scenario(api_key="another")) as server:
+        model = OpenAICompatible(name="acme:fake", model="fake", base_url=server.url, api_key=CANARY)
+        report = await probe(model)
+        await model.close()
+    assert report.error is not None
+    assert CANARY[3:] not in repr(report) + everything(report.error)
