@@ -55,16 +55,11 @@ class Faulty:
         self._spoil = spoil
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        return self._spoil(
-            texts, await self._good.embed([text if text.strip() else "blank" for text in texts])
-        )
+        return self._spoil(texts, await self._good.embed([text if text.strip() else "blank" for text in texts]))
 
 
 def cut(texts: Sequence[str], vectors: Vectors) -> Vectors:
-    return [
-        [1.0] + [0.0] * 255 if len(text) > 1000 else vector
-        for text, vector in zip(texts, vectors, strict=True)
-    ]
+    return [[1.0] + [0.0] * 255 if len(text) > 1000 else vector for text, vector in zip(texts, vectors, strict=True)]
 
 
 def by_place(_texts: Sequence[str], vectors: Vectors) -> Vectors:

@@ -72,9 +72,7 @@ def test_any_text_has_a_unit_vector(text: str) -> None:
 async def test_the_table_is_loaded_once_for_concurrent_callers(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[object] = []
     load = __import__("romanesco.embeddings._static", fromlist=["_load"])._load
-    monkeypatch.setattr(
-        "romanesco.embeddings._static._load", lambda paths: loads.append(paths) or load(paths)
-    )
+    monkeypatch.setattr("romanesco.embeddings._static._load", lambda paths: loads.append(paths) or load(paths))
     embedder = StaticEmbedder()
     async with asyncio.TaskGroup() as group:
         for _ in range(6):

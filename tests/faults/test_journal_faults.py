@@ -37,8 +37,6 @@ BURST = """
         journal = await Journal.create(store, "r")
         await journal.append("run.created", data={})
         ready = 0
-        done = {event.key for event in past if event.kind == "call.finished"}
-        starts = [event.key for event in past if event.kind == "call.started"]
         async def member(number):
             nonlocal ready
             key, reserved = f"1/{number}", {"tokens_in": 9, "tokens_out": 9, "usd": "0"}
@@ -146,7 +144,7 @@ async def test_br_038_killed_anywhere_nothing_that_is_known_is_paid_twice(tmp_pa
         events = await store.read("r")
         kinds = [event.kind for event in events]
         assert kinds.count("call.finished") == 8 * 200
-        assert kinds.count("run.resumed") == kills
+        assert 1 <= kinds.count("run.resumed") <= kills  # a process killed before its first write leaves none
         found = await verify(store, "r")
         assert found.ok, found.findings
         assert found.totals.unknown == kinds.count("call.started") - kinds.count("call.finished")

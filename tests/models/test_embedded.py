@@ -59,9 +59,7 @@ async def in_flight(embedded: EmbeddedModel, calls: int) -> list[asyncio.Task[An
     """So many long calls, all of which have begun to answer if there is a slot for each."""
     begun = [asyncio.Event() for _ in range(calls)]
     tasks = [
-        asyncio.create_task(
-            embedded.complete(ask(f"{LONG} {n}", cap=1900), on_token=lambda _text, n=n: begun[n].set())
-        )  # type: ignore[misc]
+        asyncio.create_task(embedded.complete(ask(f"{LONG} {n}", cap=1900), on_token=lambda _text, n=n: begun[n].set()))  # type: ignore[misc]
         for n in range(calls)
     ]
     for event in begun[: embedded.slots]:
@@ -152,9 +150,7 @@ async def test_four_calls_run_side_by_side_and_cancelling_frees_their_slots(mode
     assert (await model.complete(ask("Name a fruit."))).text  # at 1,900 tokens each it would not come in time
 
 
-async def test_concurrent_callers_share_one_start(
-    monkeypatch: pytest.MonkeyPatch, model: EmbeddedModel
-) -> None:
+async def test_concurrent_callers_share_one_start(monkeypatch: pytest.MonkeyPatch, model: EmbeddedModel) -> None:
     starts: list[Path] = []
     serve = __import__("romanesco.models._embedded", fromlist=["_serve"])._serve
 
@@ -251,9 +247,7 @@ async def main():
     await model.close()
 asyncio.run(main())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False
-    )  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -280,7 +274,5 @@ ModelPool(env={}).get("embedded:smollm2")
 heavy = {"aiohttp", "numpy", "pydantic", "rich", "typer", "genai_prices", "xllamacpp", "tokenizers", "safetensors"}
 print(sorted(heavy & set(sys.modules)))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False
-    )  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")

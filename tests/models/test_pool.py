@@ -24,9 +24,7 @@ from romanesco.models import (
 )
 
 CANARY = "sk-canary-5f0e7d"
-BOX: dict[str, Any] = {
-    "models": {"box": {"base_url": "http://gpu-box:8000/v1/", "model": "big", "key_env": "BOX_KEY"}}
-}
+BOX: dict[str, Any] = {"models": {"box": {"base_url": "http://gpu-box:8000/v1/", "model": "big", "key_env": "BOX_KEY"}}}
 
 
 def test_a_provider_string_gives_one_adapter() -> None:
@@ -165,9 +163,7 @@ def test_sections_of_the_wrong_kind(config: dict[str, Any]) -> None:
         ModelPool(config)
 
 
-def test_br_125_keys_show_in_no_error_no_repr_and_no_status(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_br_125_keys_show_in_no_error_no_repr_and_no_status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     env = {name: CANARY for provider in PROVIDERS.values() for name in provider.key_env} | {"BOX_KEY": CANARY}
     pool = ModelPool(BOX, env=env)
     shown = [repr(pool), repr(configured(env, BOX)), repr(PROVIDERS)]

@@ -84,9 +84,7 @@ def test_the_fingerprint_covers_all_but_the_deadlines() -> None:
         "seed": 1,
         "tool_choice": "none",
     }
-    prints = {
-        request_fingerprint(dataclasses.replace(REQUEST, **{name: value})) for name, value in changes.items()
-    }  # type: ignore[arg-type]
+    prints = {request_fingerprint(dataclasses.replace(REQUEST, **{name: value})) for name, value in changes.items()}  # type: ignore[arg-type]
     assert len(prints | {request_fingerprint(REQUEST)}) == len(changes) + 1
     patient = dataclasses.replace(REQUEST, deadlines=Deadlines(total=1.0))
     assert request_fingerprint(patient) == request_fingerprint(REQUEST)

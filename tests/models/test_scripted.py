@@ -46,9 +46,7 @@ def ask(text: str = "hello", *, cap: int = 100, schema: dict[str, Any] | None = 
     )
 
 
-async def say(
-    model: ScriptedModel, request: ModelRequest | None = None, *, role: str = "", key: str = ""
-) -> str:
+async def say(model: ScriptedModel, request: ModelRequest | None = None, *, role: str = "", key: str = "") -> str:
     token = current_call.set(CallContext(role=role, key=key) if role or key else None)
     try:
         return (await model.complete(request or ask())).text

@@ -37,13 +37,9 @@ class StaticEmbedder:
         dimensions: Numbers in each of the table's vectors.
     """
 
-    def __init__(
-        self, *, table: Path | None = None, tokenizer: Path | None = None, dimensions: int = 256
-    ) -> None:
+    def __init__(self, *, table: Path | None = None, tokenizer: Path | None = None, dimensions: int = 256) -> None:
         if (table is None) != (tokenizer is None):
-            raise ConfigError(
-                "A table of word vectors needs its own tokenizer", advice="Give both files or none."
-            )
+            raise ConfigError("A table of word vectors needs its own tokenizer", advice="Give both files or none.")
         self.name = "static:l2_supercat_256" if table is None else f"static:{table.stem}"
         self.dimensions = dimensions
         self._paths = None if table is None or tokenizer is None else (table, tokenizer)
@@ -90,17 +86,13 @@ def _load(paths: tuple[Path, ...] | None) -> _Table:
             vectors = tensors.get_tensor(name)
         loaded = Tokenizer.from_file(str(tokenizer))
     except ConfigError as error:
-        raise EmbeddingFailed(
-            error.what, value=error.value, limit=error.limit, advice=error.advice
-        ) from error
+        raise EmbeddingFailed(error.what, value=error.value, limit=error.limit, advice=error.advice) from error
     except (OSError, SafetensorError, ValueError) as error:
         raise EmbeddingFailed(
             "The table of word vectors can't be read", value=str(error), advice="Check the two files."
         ) from error
-    except Exception as error:  # noqa: BLE001  # the tokenizer library raises bare Exception on a bad file
-        raise EmbeddingFailed(
-            "The tokenizer can't be read", value=str(error), advice="Check the file."
-        ) from error
+    except Exception as error:  # the tokenizer library raises bare Exception on a bad file
+        raise EmbeddingFailed("The tokenizer can't be read", value=str(error), advice="Check the file.") from error
     loaded.no_padding()
     loaded.no_truncation()
     return _Table(vectors, loaded)

@@ -79,9 +79,7 @@ class EmbeddedModel:
     def __repr__(self) -> str:
         return f"EmbeddedModel(name={self.name!r}, running={self._engine is not None})"
 
-    async def complete(
-        self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None
-    ) -> ModelReply:
+    async def complete(self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None) -> ModelReply:
         """Answer one request.
 
         Raises:
@@ -129,9 +127,7 @@ class EmbeddedModel:
             return self._engine
         task = self._starting
         if task is None or task.done() or not _is_here(task):
-            task = self._starting = asyncio.create_task(
-                asyncio.to_thread(self._start), name="start embedded model"
-            )
+            task = self._starting = asyncio.create_task(asyncio.to_thread(self._start), name="start embedded model")
             task.add_done_callback(_look_at)
         # A caller that is cancelled leaves the start to the others.
         return await asyncio.shield(task)
@@ -147,9 +143,7 @@ class EmbeddedModel:
 class _Engine:
     """The running server and two clients of it: one for calls, one for counts, which must not queue behind calls."""
 
-    def __init__(
-        self, name: str, path: Path, slots: int, threads: int | None, capabilities: Capabilities
-    ) -> None:
+    def __init__(self, name: str, path: Path, slots: int, threads: int | None, capabilities: Capabilities) -> None:
         # Other users of this machine and pages in its browsers can reach the port too: only we have the key.
         key = secrets.token_urlsafe(24)
         self._server: Any = _serve(path, slots, threads or _threads(), capabilities.window or WINDOW, key)

@@ -254,9 +254,7 @@ class _Screen:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line: fetch everything, or what is named. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="romanesco-fetch", description="Fetch the embedded model and embedder."
-    )
+    parser = argparse.ArgumentParser(prog="romanesco-fetch", description="Fetch the embedded model and embedder.")
     parser.add_argument("names", nargs="*", help=f"what to fetch (default: all of {', '.join(ASSETS)})")
     parser.add_argument("--into", type=Path, help="folder for the files (default: inside this environment)")
     options = parser.parse_args(argv)

@@ -53,9 +53,7 @@ def _typed(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Any:
         kind = kind[0]
     if kind == "object":
         properties = schema.get("properties", {})
-        return {
-            name: _build(properties.get(name, {}), root, depth + 1) for name in schema.get("required", ())
-        }
+        return {name: _build(properties.get(name, {}), root, depth + 1) for name in schema.get("required", ())}
     if kind == "array":
         prefix = schema.get("prefixItems", ())
         items = [_build(one, root, depth + 1) for one in prefix]
@@ -71,11 +69,7 @@ def _typed(schema: dict[str, Any], root: dict[str, Any], depth: int) -> Any:
 
 def _number(schema: dict[str, Any], *, whole: bool) -> int | float:
     step = schema.get("multipleOf", 1 if whole else None)
-    bounds = [
-        schema[name]
-        for name in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
-        if name in schema
-    ]
+    bounds = [schema[name] for name in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum") if name in schema]
     near = [0, *bounds]
     if step is not None:
         # The multiples next to each bound: the smallest value that fits is one of them.

@@ -44,9 +44,7 @@ class ModelPool:
         ConfigError: A ``[models.NAME]`` section is wrong.
     """
 
-    def __init__(
-        self, config: Mapping[str, Any] | None = None, *, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, *, env: Mapping[str, str] | None = None) -> None:
         self._custom = custom_endpoints(config or {})
         self._env = os.environ if env is None else env
         self._models: dict[str, ChatModel] = {}
@@ -144,17 +142,14 @@ class ModelPool:
         if provider.key_env and key is None:
             raise _key_missing(name, " or ".join(provider.key_env))
         variable = provider.key_env[0] if provider.key_env else None
-        return _openai(
-            name, model, provider.base_url, key, variable=variable, capabilities=provider.capabilities
-        )
+        return _openai(name, model, provider.base_url, key, variable=variable, capabilities=provider.capabilities)
 
     def _from_config(self, name: str, wanted: str) -> ChatModel:
         endpoint = self._custom.get(wanted)
         if endpoint is None:
             raise UnknownName(
                 f"The configuration has no [models.{wanted}]",
-                limit=", ".join(f"{CUSTOM}:{one}" for one in self._custom)
-                or "no custom models are configured",
+                limit=", ".join(f"{CUSTOM}:{one}" for one in self._custom) or "no custom models are configured",
                 advice="Add the section to romanesco.toml with base_url and model.",
             )
         key = None

@@ -129,9 +129,7 @@ def custom_endpoints(config: Mapping[str, Any]) -> dict[str, CustomEndpoint]:
     """
     table = config.get("models", {})
     if not isinstance(table, Mapping):
-        raise ConfigError(
-            "'models' in the configuration must be a table", advice="Write [models.NAME] sections."
-        )
+        raise ConfigError("'models' in the configuration must be a table", advice="Write [models.NAME] sections.")
     return {name: _endpoint(name, settings) for name, settings in table.items()}
 
 

@@ -69,9 +69,7 @@ class ReplayModel:
         self._counts = counts or {}
         self._capabilities = capabilities or Capabilities()
 
-    async def complete(
-        self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None
-    ) -> ModelReply:
+    async def complete(self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None) -> ModelReply:
         """Give back the recorded reply.
 
         Raises:
@@ -88,9 +86,7 @@ class ReplayModel:
         if known is not None:
             return known
         overhead = self._capabilities.template_overhead
-        size = sum(
-            len(message.content.encode("utf-8", "surrogatepass")) + overhead for message in request.messages
-        )
+        size = sum(len(message.content.encode("utf-8", "surrogatepass")) + overhead for message in request.messages)
         return TokenCount(tokens=size, exact=False)
 
     async def capabilities(self) -> Capabilities:

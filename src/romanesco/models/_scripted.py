@@ -58,9 +58,7 @@ class ScriptedCall:
 
 def by_role(role: str, answer: Answer) -> Rule:
     """A rule for the calls of one role."""
-    return Rule(
-        f"role {role!r}", lambda _request, context: context is not None and context.role == role, answer
-    )
+    return Rule(f"role {role!r}", lambda _request, context: context is not None and context.role == role, answer)
 
 
 def by_key(pattern: str, answer: Answer) -> Rule:
@@ -106,13 +104,9 @@ def render(request: ModelRequest) -> str:
     for message in request.messages:
         lines.append(f"[{message.role}]\n{message.content}")
         lines.extend(f"[call {call.name}]\n{call.arguments}" for call in message.tool_calls)
-    lines.extend(
-        f"[tool {tool.name}]\n{tool.description}\n{json.dumps(tool.parameters)}" for tool in request.tools
-    )
+    lines.extend(f"[tool {tool.name}]\n{tool.description}\n{json.dumps(tool.parameters)}" for tool in request.tools)
     if request.output is not None:
-        lines.append(
-            f"[output {request.output.name}]\n{json.dumps(request.output.schema, ensure_ascii=False)}"
-        )
+        lines.append(f"[output {request.output.name}]\n{json.dumps(request.output.schema, ensure_ascii=False)}")
     return "\n".join(lines)
 
 
@@ -190,9 +184,7 @@ class ScriptedModel:
         """Everything that was sent, a text for each request: see :func:`render`."""
         return [render(call.request) for call in self.calls]
 
-    async def complete(
-        self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None
-    ) -> ModelReply:
+    async def complete(self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None) -> ModelReply:
         """Answer from the script.
 
         Raises:
@@ -287,9 +279,7 @@ class ScriptedModel:
         elif isinstance(answer, ModelReply):
             return answer
         elif isinstance(answer, BaseException):
-            raise answer.with_traceback(
-                None
-            )  # one object may be raised many times: it must not collect traces
+            raise answer.with_traceback(None)  # one object may be raised many times: it must not collect traces
         elif isinstance(answer, type) and issubclass(answer, BaseException):
             raise answer
         elif isinstance(answer, dict | list):
@@ -314,9 +304,7 @@ def _cut(text: str, tokens: int) -> str:
 
 def _own(rule: Rule) -> Rule:
     # A list of answers is used up: each model keeps its own copy, so that a script can be shared.
-    return (
-        Rule(rule.label, rule.matches, list(rule.answer)) if isinstance(rule.answer, list | tuple) else rule
-    )
+    return Rule(rule.label, rule.matches, list(rule.answer)) if isinstance(rule.answer, list | tuple) else rule
 
 
 def _role_or_key(pattern: str, answer: Answer) -> Rule:

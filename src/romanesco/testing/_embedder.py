@@ -40,9 +40,7 @@ class NgramEmbedder:
         if not text.strip():
             raise EmbeddingFailed(f"Text {index} is empty: nothing has no direction")
         if self._fail_on is not None and self._fail_on in text:
-            raise EmbeddingFailed(
-                f"Text {index} contains {self._fail_on!r}, which this embedder was told to fail on"
-            )
+            raise EmbeddingFailed(f"Text {index} contains {self._fail_on!r}, which this embedder was told to fail on")
         padded = f" {' '.join(text.lower().split())} "
         buckets = [0.0] * self.dimensions
         for start in range(max(1, len(padded) - self._size + 1)):

@@ -69,9 +69,7 @@ def _check_shape(embedder: Embedder, vectors: Sequence[Sequence[float]], count: 
     _require(len(vectors) == count, f"{count} texts gave {len(vectors)} vectors")
     for index, vector in enumerate(vectors):
         _require(len(vector) == embedder.dimensions, f"vector {index} has {len(vector)} numbers")
-        _require(
-            all(math.isfinite(value) for value in vector), f"vector {index} holds numbers that are not finite"
-        )
+        _require(all(math.isfinite(value) for value in vector), f"vector {index} holds numbers that are not finite")
         length = math.sqrt(math.fsum(value * value for value in vector))
         _require(abs(length - 1.0) < 1e-4, f"vector {index} has length {length}, not 1")
 
