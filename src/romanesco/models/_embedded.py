@@ -185,11 +185,18 @@ def _serve(path: Path, slots: int, threads: int, window: int, key: str) -> Any:
     try:
         with _patient_threads():
             import xllamacpp
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ConfigError(
             "The embedded model needs the package xllamacpp",
-            value=f"no module {error.name}" if isinstance(error, ModuleNotFoundError) else str(error),
+            value=f"no module {error.name}",
             advice="Install it with: pip install 'romanesco[local]'",
+        ) from error
+    except ImportError as error:
+        # The package is there and the system lacks a library that it is linked to.
+        raise ConfigError(
+            "The package xllamacpp can't be loaded",
+            value=str(error),
+            advice="If libgomp.so.1 is what is missing, install it (Debian: apt-get install libgomp1).",
         ) from error
     if not path.is_file():
         raise ConfigError("The model's file is not there", value=path, advice="Give the path of a GGUF file.")

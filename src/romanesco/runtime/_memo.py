@@ -53,7 +53,6 @@ def place_of(path: str) -> StepId:
     return parent or "/", f"spawn:{name}"
 
 
-
 @dataclass(slots=True)
 class Memo:
     """All recorded steps of a run.

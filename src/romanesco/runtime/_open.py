@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -10,19 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import from_json, to_json
 from romanesco.budget import Amount, Ledger, Limits, Price, Stopwatch, bill_accounts
-from romanesco.errors import InputError, JournalCorrupt, UnknownName
+from romanesco.errors import InputError, JournalCorrupt, JournalError, UnknownName
 from romanesco.journal import Journal, entries
 from romanesco.runtime._accounts import Accounts, Past
 from romanesco.runtime._context import Limiters, RunContext
 from romanesco.runtime._desk import Desk
 from romanesco.runtime._feed import Feed
-from romanesco.runtime._memo import Memo
+from romanesco.runtime._memo import Memo, memo_from
 from romanesco.runtime._questions import Questions
 from romanesco.runtime._recorder import Recorder
 from romanesco.runtime._recover import FoldedEvent, Recovery, recover
 from romanesco.runtime._session import Parts, Session
-from romanesco.runtime._spec import RunSpec
-from romanesco.task import Bill, Budget, Plan, Task
+from romanesco.runtime._shared import reserve_shared, settle_shared
+from romanesco.runtime._spec import RunSpec, limit_of
+from romanesco.runtime._stops import Stops
+from romanesco.task import Plan, Spend, Task
 
 if TYPE_CHECKING:
     from romanesco.journal import Store
@@ -71,10 +74,15 @@ async def start(spec: RunSpec, parts: Parts, plan: Plan | None = None) -> Sessio
     prices = parts.prices_of(spec)
     journal = await Journal.create(parts.store, spec.run, clock=parts.wall)
     try:
-        await reserve_shared(parts.store, spec, plan.bill)
         run = _wire(spec, plan, parts, journal, Recovery(), prices)
-        journal.append_nowait("run.created", data={"spec": to_json(spec), "guards": parts.hooks.names()})
-        await journal.append("run.planned", data={"plan": to_json(plan)})
+        await reserve_shared(parts.store, spec, plan.bill, Spend())
+        try:
+            journal.append_nowait("run.created", data={"spec": to_json(spec), "guards": parts.hooks.names()})
+            await journal.append("run.planned", data={"plan": to_json(plan)})
+        except BaseException:
+            with contextlib.suppress(JournalError):  # if this can't be written either, the first error counts
+                await settle_shared(parts.store, spec, Spend())
+            raise
     except BaseException:
         await journal.close()
         raise
@@ -102,13 +110,16 @@ async def resume(run_id: str, parts: Parts, changes: tuple[tuple[str, Any], ...]
             run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec))
             return Session(run, parts, ended=recovered.ended)
         await _refuse_stale_commands(parts.store, run_id)
-        await journal.append("run.resumed", data={"from": recovered.seq})
-        for dimension, value in changes:
-            await journal.append("budget.changed", data={"dimension": dimension, "value": value})
+        # Checked before it is journaled: a limit that can't be in force must not stay in the way of every resume.
+        wanted = [{"dimension": dimension, "value": value} for dimension, value in changes]
+        spec = with_changes(spec, [*recovered.budget, *wanted])
+        prices = parts.prices_of(spec)
+        await reserve_shared(parts.store, spec, plan.bill, recovered.spent.spend(recovered.elapsed))
+        await journal.append("run.resumed", data={"from": recovered.seq, "guards": parts.hooks.names()})
+        for change in wanted:
+            await journal.append("budget.changed", data=change)
         recovered = recover(await read_events(parts.store, run_id))
-        spec = with_changes(spec, recovered.budget)
-        await reserve_shared(parts.store, spec, plan.bill)
-        run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec))
+        run = _wire(spec, plan, parts, journal, recovered, prices)
     except BaseException:
         await journal.close()
         raise
@@ -122,9 +133,13 @@ async def replay(run_id: str, parts: Parts) -> Session:
         UnknownName: No such run.
         JournalCorrupt: The journal is damaged.
     """
-    recovered = recover(await read_events(parts.store, run_id))
+    events = await read_events(parts.store, run_id)
+    recovered = recover(events)
     spec, plan = spec_and_plan(run_id, recovered)
-    return Session(_wire(spec, plan, parts, None, recovered, dict.fromkeys(spec.models.values())), parts)
+    spec = with_changes(spec, recovered.budget)
+    recovered.steps = memo_from(events)  # failures as they were: a replay tries nothing again
+    run = _wire(spec, plan, parts, None, recovered, dict.fromkeys(spec.models.values()))
+    return Session(run, parts, recorded=recovered.ended)
 
 
 async def read_events(store: Store, run_id: str) -> list[FoldedEvent]:
@@ -155,11 +170,16 @@ def spec_and_plan(run_id: str, recovered: Recovery) -> tuple[RunSpec, Plan]:
 
 
 def with_changes(spec: RunSpec, changes: list[dict[str, Any]]) -> RunSpec:
-    """The spec with its budget as changed since."""
-    budget = to_json(spec.budget)
+    """The spec with its budget as changed since.
+
+    Raises:
+        InputError: A limit is not one.
+    """
+    budget = spec.budget
     for change in changes:
-        budget[change["dimension"]] = change["value"]
-    return replace(spec, budget=from_json(Budget, budget))
+        limit = limit_of(change["dimension"], change["value"])
+        budget = replace(budget, **{change["dimension"]: getattr(limit, change["dimension"])})
+    return replace(spec, budget=budget)
 
 
 def _worth_resuming(ended: dict[str, Any]) -> bool:
@@ -170,36 +190,6 @@ async def _refuse_stale_commands(store: Store, run_id: str) -> None:
     for command in await store.take(run_id):
         said = "The run was not running when this was said; say it again."
         await store.acknowledge(command.id, {"ok": False, "message": said})
-
-
-async def reserve_shared(store: Store, spec: RunSpec, bill: Bill) -> None:
-    """Reserve the run's worst case on the accounts that it shares with other runs.
-
-    Raises:
-        BudgetExceeded: One of them can't carry it.
-        InputError: One limits a dimension in which this run has no worst case.
-    """
-    worst = {"calls": spec.budget.calls, "tokens": spec.budget.tokens, "usd": spec.budget.usd}
-    if bill.lines:
-        billed = {"calls": bill.calls, "tokens": bill.tokens, "usd": bill.usd}
-        worst = {
-            dimension: min((x for x in (worst[dimension], billed[dimension]) if x is not None), default=None)
-            for dimension in worst
-        }
-    for account in spec.shared:
-        limits = {
-            dimension: str(value)
-            for dimension in ("calls", "tokens", "usd")
-            if (value := getattr(account.limits, dimension)) is not None
-        }
-        for dimension in limits:
-            if worst[dimension] is None:
-                raise InputError(
-                    f"The account {account.name} limits {dimension}, and this run has no worst case in it",
-                    advice=f"Give the run a limit of its own: --{dimension}.",
-                )
-        amount = {dimension: str(value) for dimension, value in worst.items() if value is not None}
-        await store.charge(account.name, spec.run, amount, limits)
 
 
 def _wire(
@@ -217,6 +207,8 @@ def _wire(
         spent = attempt.spent
         amount = Amount(tokens_in=spent.tokens_in, tokens_out=spent.tokens_out, calls=spent.calls, usd=spent.usd)
         past.add(attempt.node, attempt.role, attempt.line, attempt.call_line, amount)
+    for node in recovered.opened:
+        past.open(node)
     run_account = ledger.open("run", limits=Limits.of(spec.budget))
     lines = bill_accounts(ledger, run_account, plan.bill, spent=past.lines)
     ledger.restore(run_account, past.run)
@@ -237,6 +229,7 @@ def _wire(
         engine=parts.engine,
         feed=feed,
         questions=Questions(),
+        stops=Stops(recovered.stops),
         hooks=parts.hooks,
         clock=parts.clock,
         wall=parts.wall,

@@ -85,6 +85,9 @@ class Recovery:
         ended: Data of the last ``run.ended``, None if the run was not ended or was resumed since.
         budget: Changes of limits by a person, in order.
         questions: Questions by id: pending ones have no answer.
+        opened: Paths of the children that were opened.
+        stops: Nodes that a person stopped since the run was last ended, and how the stop is told; none for a stop
+            of the whole run, which a resume takes back.
         topology_events: ``(seq, kind, node, key, data)`` that topologies recorded.
         seq: Position of the last event.
     """
@@ -99,6 +102,8 @@ class Recovery:
     ended: dict[str, Any] | None = None
     budget: list[dict[str, Any]] = field(default_factory=list)
     questions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    opened: set[str] = field(default_factory=set)
+    stops: dict[str, str] = field(default_factory=dict)
     topology_events: list[FoldedEvent] = field(default_factory=list)
     seq: int = 0
 
@@ -120,11 +125,16 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
             state.planned = data
         elif kind == "run.ended":
             state.ended, ended_at = data, seq
+            state.stops.clear()
         elif kind == "run.resumed":
             state.ended, reopened_at = None, max(reopened_at, ended_at)
         elif kind == "budget.changed":
             state.budget.append(data)
             limits_changed_at = seq
+        elif kind == "node.opened":
+            state.opened.add(node)
+        elif kind == "command.received" and data["verb"] == "stop" and node != "/":
+            state.stops.setdefault(node, stop_text(data["data"]))
         elif kind == "question.asked":
             state.questions[data["id"]] = {**data, "node": node, "key": key}
         elif kind == "offer":
@@ -163,6 +173,11 @@ def _fold_call(
     attempt = open_attempts.pop(place)
     attempt.spent = Spent()
     attempt.spent.add(data["usage"], data["usd"], calls=1 if data.get("sent", True) else 0)
+
+
+def stop_text(data: dict[str, Any]) -> str:
+    """How a stop that a person asked for is told."""
+    return f"Stopped: {data.get('why') or 'a person stopped it'}"
 
 
 def _answer_questions(state: Recovery) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import from_json, to_json
 from romanesco.budget import price_of, require_price
-from romanesco.errors import JournalError, StopReason
+from romanesco.errors import BudgetExceeded, Diverged, JournalError, StopReason
 from romanesco.journal import Certificate, Event, write_certificate
 from romanesco.runtime._context import RunContext
 from romanesco.runtime._engine import Engine, LocalEngine
@@ -19,6 +19,7 @@ from romanesco.runtime._feed import Watcher
 from romanesco.runtime._hooks import Hooks
 from romanesco.runtime._nodes import Envelope, cut_short, solve_node
 from romanesco.runtime._registry import Topologies
+from romanesco.runtime._shared import settle_shared
 from romanesco.runtime._spec import RunSpec
 from romanesco.runtime._supervise import supervise
 from romanesco.task import Outcome, Plan, Spend
@@ -71,13 +72,32 @@ class Parts:
         return prices
 
 
-class Session:
-    """One run, driven in this process. Made by ``start``, ``resume`` or ``replay``."""
+CUT_SHORT = (StopReason.STOPPED, StopReason.INTERRUPTED, StopReason.DEADLINE, StopReason.STORAGE)
+"""Reasons that end a run in the middle of a step: its journal ends there too."""
 
-    def __init__(self, run: RunContext, parts: Parts, ended: dict[str, Any] | None = None) -> None:
+
+class Session:
+    """One run, driven in this process. Made by ``start``, ``resume`` or ``replay``.
+
+    Args:
+        run: Its parts, wired together.
+        parts: What it is made of.
+        ended: Data of its ``run.ended``, if there is nothing left to do.
+        recorded: For a replay, data of its ``run.ended``, if there is one.
+    """
+
+    def __init__(
+        self,
+        run: RunContext,
+        parts: Parts,
+        *,
+        ended: dict[str, Any] | None = None,
+        recorded: dict[str, Any] | None = None,
+    ) -> None:
         self._run = run
         self._parts = parts
         self._ended = ended
+        self._recorded = recorded
 
     @property
     def id(self) -> str:
@@ -111,19 +131,24 @@ class Session:
         run = self._run
         try:
             if self._ended is not None:
-                return replace(from_json(Outcome, self._ended["outcome"]), head=run.journal.head)
-            run.stopwatch.start()
-            supervisor = asyncio.ensure_future(supervise(run, self._parts.store)) if run.memo.live else None
-            try:
-                outcome = await self._solve()
-            finally:
-                run.stopwatch.stop()
-                if supervisor is not None:
-                    await _finish(supervisor)
-            return await self._end(outcome)
+                outcome = from_json(Outcome, self._ended["outcome"])
+                await settle_shared(self._parts.store, run.spec, outcome.spend)
+                return replace(outcome, head=run.journal.head)
+            return await self._end(await (self._supervised() if run.memo.live else self._solve()))
         finally:
             run.feed.end()
             await run.journal.close()
+
+    async def _supervised(self) -> Outcome:
+        run, over = self._run, asyncio.Event()
+        run.stopwatch.start()
+        supervisor = asyncio.ensure_future(supervise(run, self._parts.store, over))
+        try:
+            return await self._solve()
+        finally:
+            run.stopwatch.stop()
+            over.set()
+            await _finish(supervisor)
 
     async def _solve(self) -> Outcome:
         run = self._run
@@ -136,13 +161,27 @@ class Session:
         try:
             run.accounts.enter("/")
             ended = await run.engine.child(run.spec.topology, payload, lambda name, data: solve_node(run, name, data))
+            outcome = from_json(Outcome, ended)
         except (JournalError, BudgetExceeded) as error:
-            return cut_short(run.offers.get("/"), error)
-        finally:
+            outcome = cut_short(run.offers.get("/"), error)
+        except Diverged:
+            outcome = self._cut_in_replay()
+        if run.memo.diverged is not None:
             # A topology may have taken a divergence for the failure of one member: it is the whole run's.
-            if run.memo.diverged is not None and not run.memo.ran_out:
-                raise run.memo.diverged
-        return from_json(Outcome, ended)
+            return self._cut_in_replay()
+        return outcome
+
+    def _cut_in_replay(self) -> Outcome:
+        """The recorded outcome, if this replay came to the step at which the run was cut short.
+
+        Raises:
+            Diverged: The run diverged.
+        """
+        run, ended = self._run, self._recorded
+        if not run.memo.ran_out or ended is None or StopReason(ended["reason"]) not in CUT_SHORT:
+            assert run.memo.diverged is not None
+            raise run.memo.diverged
+        return from_json(Outcome, ended["outcome"])
 
     async def _end(self, outcome: Outcome) -> Outcome:
         run = self._run
@@ -160,7 +199,7 @@ class Session:
             }
             event = await run.journal.append("run.ended", data=data)
             assert event is not None
-            await self._settle_shared(outcome.spend)
+            await settle_shared(self._parts.store, run.spec, outcome.spend)
             return replace(outcome, head=event.hash, certificate=self._certify(event, outcome))
         except JournalError as error:
             note = f"{outcome.note} {error}".strip() if str(error) not in outcome.note else outcome.note
@@ -182,19 +221,15 @@ class Session:
         )
         return str(write_certificate(certificate, folder / f"{self.id}.json"))
 
-    async def _settle_shared(self, spend: Spend) -> None:
-        amount = {"calls": str(spend.calls), "tokens": str(spend.tokens_in + spend.tokens_out)}
-        if spend.usd is not None:
-            amount["usd"] = str(spend.usd)
-        for account in self._run.spec.shared:
-            await self._parts.store.charge(account.name, self.id, amount, {})
-
 
 async def _finish(supervisor: asyncio.Task[None]) -> None:
-    """End the supervisor; a fault of its own is raised, unless the journal broke, which the run has seen itself."""
-    supervisor.cancel()
-    await asyncio.wait([supervisor])
-    if not supervisor.cancelled():
-        error = supervisor.exception()
-        if error is not None and not isinstance(error, JournalError):
-            raise error
+    """Let the supervisor answer the command that it has in hand. What ended it early has stopped the run too."""
+    try:
+        await asyncio.wait([supervisor])
+    except asyncio.CancelledError:
+        supervisor.cancel()
+        await asyncio.wait([supervisor])
+        raise
+    error = None if supervisor.cancelled() else supervisor.exception()
+    if error is not None and not isinstance(error, JournalError):
+        raise error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import from_json, to_json
 from romanesco.budget import seconds_limit
-from romanesco.errors import BudgetExceeded, InputError, RunStopped, StopReason
+from romanesco.errors import BudgetExceeded, InputError, StopReason
 from romanesco.journal import canonical, digest
 from romanesco.runtime._desk import Desk
 from romanesco.runtime._nodes import Envelope, ended_by, solve_node
@@ -134,6 +134,3 @@ async def _expire(run: RunContext, path: str, until: float, seconds: float) -> N
     while (left := until - run.stopwatch.elapsed) > 0:
         await asyncio.sleep(LOOK if run.stopwatch.paused else min(LOOK, left))
     await run.stops.stop(path, f"The time of {path} is used up: {seconds} s", StopReason.DEADLINE)
-
-
-__all__ = ["Order", "RunStopped", "run_child"]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from romanesco._codec import from_json
+from romanesco.budget import Limits
+from romanesco.errors import InputError
 from romanesco.models._types import Deadlines
 from romanesco.task import Budget, Task
 
@@ -67,3 +71,27 @@ class RunSpec:
     def model(self, role: str) -> str:
         """Name of the model for a role."""
         return self.models.get(role) or self.models["default"]
+
+
+def limit_of(dimension: str, value: Any) -> Budget:
+    """One limit, checked: a budget with nothing else in it.
+
+    Args:
+        dimension: A field of ``Budget``.
+        value: The limit as JSON-able data; None for no limit.
+
+    Raises:
+        InputError: There is no such dimension, or the value is no limit of it.
+    """
+    from pydantic import ValidationError
+
+    if dimension not in Budget.__dataclass_fields__:
+        raise InputError("No such dimension", value=dimension, limit=", ".join(Budget.__dataclass_fields__))
+    try:
+        budget = from_json(Budget, {dimension: value})
+    except ValidationError:
+        raise InputError(
+            f"The limit of {dimension} is not a number", value=repr(value), limit="0 or more, or nothing"
+        ) from None
+    Limits.of(budget)
+    return budget

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from romanesco.errors import RunStopped, StopReason
@@ -21,10 +22,14 @@ def covers(path: str, node: str) -> bool:
 
 
 class Stops:
-    """The stop marks of one run and the tasks in flight by node."""
+    """The stop marks of one run and the tasks in flight by node.
 
-    def __init__(self) -> None:
-        self._marks: dict[str, tuple[str, StopReason]] = {}
+    Args:
+        marks: What was stopped before a resume, by path.
+    """
+
+    def __init__(self, marks: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._marks = {path: (what, StopReason.STOPPED) for path, what in marks.items()}
         self._tasks: dict[asyncio.Task[Any], str] = {}
 
     def mark(self, node: str) -> RunStopped | None:

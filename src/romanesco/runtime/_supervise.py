@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
-from romanesco.errors import InputError, RomanescoError, StopReason
-from romanesco.task import Budget
+from romanesco._codec import to_json
+from romanesco.budget import require_price
+from romanesco.errors import InputError, JournalError, RomanescoError, StopReason
+from romanesco.runtime._recover import stop_text
+from romanesco.runtime._spec import limit_of
 
 if TYPE_CHECKING:
     from romanesco.journal import Command, Store
@@ -19,50 +23,85 @@ TICK = 5.0
 """Active seconds after which a run that journals nothing else writes down how long it has been active."""
 
 
-async def supervise(run: RunContext, store: Store) -> None:
-    """Watch over a run until cancelled."""
+async def supervise(run: RunContext, store: Store, over: asyncio.Event) -> None:
+    """Watch over a run until it is over. A run that can't be watched over any more is stopped.
+
+    Args:
+        run: The run.
+        store: Where its inbox is.
+        over: Set when the run's work is done; commands that came too late are answered then.
+    """
+    try:
+        await _watch(run, store, over)
+    except Exception as error:
+        reason = error.reason if isinstance(error, RomanescoError) else StopReason.INTERNAL
+        await run.stops.stop("/", f"Nobody can stop or watch this run any more: {error}", reason)
+        raise
+
+
+async def _watch(run: RunContext, store: Store, over: asyncio.Event) -> None:
     ticked = run.stopwatch.elapsed
     while True:
+        last = over.is_set()
+        for command in await store.take(run.spec.run):
+            await store.acknowledge(command.id, LATE if last else await obey(run, command))
+        if last:
+            return
         left = run.time_left(wrap_up=True)
         if left is not None and left <= 0:
             what = f"The run's time is used up: {run.stopwatch.elapsed:.1f} s of {run.seconds} s"
             await run.stops.stop("/", what, StopReason.DEADLINE)
-            return
-        for command in await store.take(run.spec.run):
-            await store.acknowledge(command.id, await obey(run, command))
         elapsed = run.stopwatch.elapsed
         if elapsed - ticked >= TICK:
             ticked = elapsed
             await run.journal.append("run.tick", data={"elapsed": round(elapsed, 3)})
-        await asyncio.sleep(POLL if left is None else max(0.0, min(POLL, left)))
+        standing = left is None or left <= 0 or run.stopwatch.paused
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(POLL if left is None or standing else min(POLL, left)):
+                await over.wait()
+
+
+LATE = {"ok": False, "message": "The run had ended when this was read."}
 
 
 async def obey(run: RunContext, command: Command) -> dict[str, Any]:
     """Carry out one command and say what came of it. The command stands in the journal before it takes effect."""
-    await run.journal.append(
-        "command.received",
-        node=command.node,
-        key=f"command:{command.id}",
-        data={"id": command.id, "verb": command.verb, "data": command.data},
-    )
     try:
+        if command.verb == "stop":
+            _check_node(run, command.node)
+        await run.journal.append(
+            "command.received",
+            node=command.node,
+            key=f"command:{command.id}",
+            data={"id": command.id, "verb": command.verb, "data": command.data},
+        )
         said = await _carry_out(run, command)
+    except JournalError:
+        raise
     except RomanescoError as error:
         return {"ok": False, "message": str(error)}
     return {"ok": True, "message": said}
 
 
+def _check_node(run: RunContext, node: str) -> None:
+    known = {"/", *run.accounts.nodes}
+    if node not in known:
+        raise InputError("The run has no such node", value=node, limit=", ".join(sorted(known)))
+
+
 async def _carry_out(run: RunContext, command: Command) -> str:
     data = command.data
     if command.verb == "stop":
-        why = data.get("why") or "a person stopped it"
-        await run.stops.stop(command.node, f"Stopped: {why}")
+        await run.stops.stop(command.node, stop_text(data))
         return f"{command.node} is stopped; no request of it reaches a server any more."
     if command.verb == "answer":
-        question = run.questions.answer(data.get("question"), str(data["text"]))
+        text = data.get("text")
+        if not isinstance(text, str):
+            raise InputError("The answer has no text", advice="Say: romanesco answer RUN ID TEXT.")
+        question = run.questions.answer(data.get("question"), text)
         return f"Question {question} is answered."
     if command.verb == "budget":
-        return await change_budget(run, data["dimension"], data["value"])
+        return await change_budget(run, str(data.get("dimension")), data.get("value"))
     raise InputError("No such command", value=command.verb, limit="stop, answer, budget")
 
 
@@ -73,12 +112,16 @@ async def change_budget(run: RunContext, dimension: str, value: Any) -> str:
         run: The run.
         dimension: A field of ``Budget``.
         value: The new limit; None removes it.
+
+    Raises:
+        InputError: That is no limit, or one of money where a price is unknown.
     """
-    if dimension not in Budget.__dataclass_fields__:
-        raise InputError("No such dimension", value=dimension, limit=", ".join(Budget.__dataclass_fields__))
-    await run.journal.append("budget.changed", data={"dimension": dimension, "value": value})
+    limit = limit_of(dimension, value)
+    for name, price in run.prices.items():
+        require_price(name, price, limit)
+    await run.journal.append("budget.changed", data={"dimension": dimension, "value": to_json(limit)[dimension]})
     if dimension == "seconds":
-        run.seconds = None if value is None else float(value)
+        run.seconds = limit.seconds
     else:
-        run.ledger.set_limit(run.accounts.run, dimension, value)
+        run.ledger.set_limit(run.accounts.run, dimension, getattr(limit, dimension))
     return f"The limit of {dimension} is {value} now."

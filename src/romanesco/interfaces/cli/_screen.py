@@ -54,7 +54,7 @@ class Screen:
 
     def show(self, renderable: RenderableType) -> None:
         """Write a part of the result."""
-        self.out.print(renderable, soft_wrap=isinstance(renderable, str | Text))
+        _print(self.out, renderable)
 
     def text(self, text: str) -> None:
         """Write foreign text as it is, but for what could steer a terminal."""
@@ -65,7 +65,7 @@ class Screen:
         if self.quiet:
             return
         try:
-            self.err.print(message, soft_wrap=isinstance(message, str | Text))
+            _print(self.err, message)
         except OSError:
             self.quiet = True
 
@@ -86,6 +86,11 @@ class Screen:
             text = json.dumps(data, ensure_ascii=True, indent=2)
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
+
+
+def _print(console: Console, renderable: RenderableType) -> None:
+    """Lines are wrapped between words on a terminal, and nowhere else."""
+    console.print(renderable, soft_wrap=not console.is_terminal and isinstance(renderable, str | Text))
 
 
 def plain(*parts: str | tuple[str, str]) -> Text:

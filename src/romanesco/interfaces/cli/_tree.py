@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -15,6 +16,8 @@ from romanesco.interfaces.cli._view import DONE, FAILED, THINKING, WAITING, Memb
 _STYLES = {WAITING: "dim", THINKING: "bold cyan", DONE: "green", FAILED: "red"}
 _ORDER = (THINKING, FAILED, WAITING, DONE)
 _NAME = 24
+_BRACKETS = re.compile(r'\\[nt"]|[{}\[\]"]')
+"""What is left out of text that arrives as JSON, so that it can be read."""
 
 
 def draw(view: View, *, elapsed: float, width: int, height: int, note: str = "") -> RenderableType:
@@ -84,7 +87,7 @@ def _member(member: Member, name_width: int, width: int) -> Text:
             text.append_text(plain(f"  {member.pieces:,} tokens"))
         room = width - len(text.plain) - 3
         if room >= 12 and member.tail:
-            text.append_text(plain(("  " + one_line(member.tail)[-room:], "dim")))
+            text.append_text(plain(("  " + one_line(_BRACKETS.sub(" ", member.tail))[-room:], "dim")))
     elif member.state == FAILED:
         text.append_text(plain(("  " + f"{member.purpose}: {member.error}", "red")))
     elif member.calls:

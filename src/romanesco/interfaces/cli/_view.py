@@ -26,10 +26,9 @@ class Member:
         state: ``waiting``, ``thinking``, ``done`` or ``failed``.
         purpose: What it is asked for, or was asked for last.
         calls: Calls that it made.
-        out: Keys of its calls that are out.
-        pieces: Pieces of text that have arrived for the calls that are out.
-        tail: The end of that text.
-        since: Active seconds at which it began to think.
+        out: Its calls that are out: by key, the end of the text that has arrived.
+        pieces: Pieces of text that have arrived for them.
+        tail: The end of the text that arrived last.
         error: What went wrong last, if it failed.
     """
 
@@ -38,10 +37,9 @@ class Member:
     state: str = WAITING
     purpose: str = ""
     calls: int = 0
-    out: set[str] = field(default_factory=set)
+    out: dict[str, str] = field(default_factory=dict)
     pieces: int = 0
     tail: str = ""
-    since: float = 0.0
     error: str = ""
 
 
@@ -128,9 +126,9 @@ def _started(view: View, event: RunEvent) -> None:
     data = event.data
     member = view.member(event.node, data["role"])
     if member.state != THINKING:
-        member.since, member.pieces, member.tail = view.elapsed, 0, ""
+        member.pieces, member.tail = 0, ""
     member.state, member.purpose, member.error = THINKING, data["purpose"], ""
-    member.out.add(event.key)
+    member.out[event.key] = ""
     view.calls_out[event.node, event.key, data["attempt"]] = data["role"]
     phase, _, rest = event.key.partition("/")
     number = rest.partition("/")[0]
@@ -151,7 +149,7 @@ def _closed(view: View, event: RunEvent) -> Member | None:
         return None
     member = view.member(event.node, role)
     member.calls += 1
-    member.out.discard(event.key)
+    member.out.pop(event.key, None)
     return member
 
 
@@ -172,7 +170,8 @@ def _call_failed(view: View, event: RunEvent) -> None:
 def _token(view: View, event: RunEvent) -> None:
     member = view.member(event.node, event.data["role"])
     member.pieces += 1
-    member.tail = (member.tail + event.data["text"])[-_TAIL:]
+    # A member may have several calls out: each one's text stays together.
+    member.tail = member.out[event.key] = (member.out.get(event.key, "") + event.data["text"])[-_TAIL:]
 
 
 def _asked(view: View, event: RunEvent) -> None:
