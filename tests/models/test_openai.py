@@ -188,6 +188,8 @@ async def test_br_149_over_and_under_reports_come_through_as_reported(make: Make
 async def test_a_field_that_is_not_supported_is_left_out_from_then_on(make: Make, field: str) -> None:
     async with FakeServer(saying(text="yes"), scenario=Scenario(reject=frozenset({field}))) as server:
         model = make(server)
+        refused = await fails(model, ask(temperature=0.5, seed=1))
+        assert isinstance(refused, RequestRejected) and refused.retryable
         for _ in range(3):
             assert (await model.complete(ask(temperature=0.5, seed=1))).text == "yes"
     assert [entry.status for entry in server.ledger.requests] == [400, 200, 200, 200]
@@ -196,12 +198,17 @@ async def test_a_field_that_is_not_supported_is_left_out_from_then_on(make: Make
 async def test_several_unsupported_fields_and_one_that_cannot_be_helped(make: Make) -> None:
     fields = frozenset({"stream_options", "temperature", "seed", "max_tokens"})
     async with FakeServer(saying(text="yes"), scenario=Scenario(reject=fields)) as server:
-        assert (await make(server).complete(ask(temperature=0.5, seed=1))).text == "yes"
-        assert len(server.ledger.requests) == 5
+        model = make(server)
+        for _ in fields:
+            assert (await fails(model, ask(temperature=0.5, seed=1))).retryable
+        assert (await model.complete(ask(temperature=0.5, seed=1))).text == "yes"
+        assert len(server.ledger.requests) == 5, "one call is one request"
     fields = frozenset({"max_completion_tokens", "max_tokens"})
     async with FakeServer(saying(text="yes"), scenario=Scenario(reject=fields)) as server:
-        assert isinstance(await fails(make(server)), RequestRejected)
-        assert len(server.ledger.requests) <= 5
+        model = make(server)
+        assert (await fails(model)).retryable
+        last = await fails(model)
+        assert isinstance(last, RequestRejected) and not last.retryable
 
 
 @both

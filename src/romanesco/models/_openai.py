@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Callable
@@ -34,11 +35,10 @@ _FREE = Deadlines(connect=5.0, first_token=10.0, between_tokens=10.0, total=10.0
 class OpenAICompatible:
     """A model behind an OpenAI-compatible server.
 
-    One attempt a call, no retries. The exception: an endpoint that answers 400 because it does not know
-    ``stream_options``, ``temperature``, ``seed`` or the name of the output cap is asked again at once
-    without it, and is never asked that way again by this adapter; such a 400 costs no tokens. Nothing is
-    connected or read from the environment before the first call. Use it from any number of event loops, and
-    ``close`` it.
+    One attempt a call and one request an attempt. An endpoint that answers 400 because it does not know
+    ``stream_options``, ``temperature``, ``seed`` or the name of the output cap gives a ``RequestRejected`` that is
+    retryable, and is never asked that way again by this adapter; such a 400 costs no tokens. Nothing is connected
+    or read from the environment before the first call. Use it from any number of event loops, and ``close`` it.
 
     Args:
         name: ``provider:model``.
@@ -79,7 +79,9 @@ class OpenAICompatible:
         self._capabilities = capabilities
         self._extra_body = _checked_extra(extra_body or {})
         self._dialect = Dialect(cap=cap or cap_field(base_url))
+        self._refused_caps: set[str] = set()
         self._templated: bool | None = None
+        self._looking: asyncio.Future[Discovery] | None = None
         if max_connections < 1:
             raise ConfigError("max_connections is too small", value=max_connections, limit="1 or more")
         address = Address(name, base_url, api_key)
@@ -132,15 +134,13 @@ class OpenAICompatible:
         failure: ModelError
         try:
             async with exchange.clock.running():
-                for _ in range(len(DROPPABLE) + 2):
-                    body = self._encode(request, capabilities, mode, stream)
-                    refusal = await exchange.run(self._pool, self._chat_url, to_bytes(body), stream)
-                    if refusal is None:
-                        return exchange.reply()
-                    if not self._learn(refusal, body):
-                        break
-            assert refusal is not None
+                body = self._encode(request, capabilities, mode, stream)
+                refusal = await exchange.run(self._pool, self._chat_url, to_bytes(body), stream)
+                if refusal is None:
+                    return exchange.reply()
             failure = error_from(refusal, self._caller)
+            if self._learn(refusal, body):
+                failure.retryable = True  # and the next attempt, which the caller counts, leaves the field out
         except ModelError as error:
             failure = error.with_traceback(None)  # those frames hold what the server said, word by word
         except ProtocolError as error:
@@ -183,7 +183,11 @@ class OpenAICompatible:
             DeadlineExceeded: Connecting took more than 5 s.
         """
         if self._capabilities is None:
-            self._capabilities = (await self.discover()).capabilities
+            looking = self._looking
+            if looking is None or looking.done() or looking.get_loop() is not asyncio.get_running_loop():
+                looking = self._looking = asyncio.ensure_future(self.discover())
+            # Concurrent first callers share one look, and one that is cancelled leaves it to the others.
+            self._capabilities = (await asyncio.shield(looking)).capabilities
         return self._capabilities
 
     async def discover(self) -> Discovery:
@@ -225,7 +229,8 @@ class OpenAICompatible:
                     _log.warning("%s does not support %s: it is left out from now on", self.name, name)
                 return True
         for name, other in (("max_tokens", "max_completion_tokens"), ("max_completion_tokens", "max_tokens")):
-            if name in body and names_unsupported(refusal, name):
+            if name in body and names_unsupported(refusal, name) and other not in self._refused_caps:
+                self._refused_caps.add(name)
                 self._dialect.cap = other
                 return True
         return False

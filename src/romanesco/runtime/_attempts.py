@@ -75,7 +75,9 @@ class Attempt:
     queued: float = 0.0
 
     def cost(self, usage: Usage) -> Decimal | None:
-        """Money for a usage, or None where the price is unknown."""
+        """Money for a usage, or None where the price is unknown. What used nothing cost nothing."""
+        if usage is NO_USAGE:
+            return Decimal(0)
         return None if self.price is None else self.price.cost(usage)
 
     def worst(self) -> Usage:

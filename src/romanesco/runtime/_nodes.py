@@ -71,7 +71,8 @@ def cut_short(offer: dict[str, Any] | None, error: RomanescoError) -> Outcome:
     if offer is None:
         return Outcome(status=STATUS_OF.get(reason, Status.FAILED), reason=reason, note=str(error))
     deliberation = offer["deliberation"]
-    note = f"{error} What follows is the best answer so far{': ' + offer['note'] if offer['note'] else ''}."
+    when = f": {offer['note'].rstrip('.')}" if offer["note"] else ""
+    note = f"{str(error).rstrip('.')}. What follows is the best answer so far{when}."
     return Outcome(
         status=Status.PARTIAL,
         reason=reason,

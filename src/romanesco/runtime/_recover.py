@@ -119,27 +119,18 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
         state.elapsed = max(state.elapsed, data.get("elapsed", 0.0))
         if kind.startswith("call."):
             _fold_call(state, open_attempts, kind, node, key, data)
-        elif kind == "run.created":
-            state.created = data
-        elif kind == "run.planned":
-            state.planned = data
         elif kind == "run.ended":
-            state.ended, ended_at = data, seq
-            state.stops.clear()
+            ended_at = seq
+            _fold_run(state, kind, data)
         elif kind == "run.resumed":
-            state.ended, reopened_at = None, max(reopened_at, ended_at)
+            reopened_at = max(reopened_at, ended_at)
+            _fold_run(state, kind, data)
         elif kind == "budget.changed":
             state.budget.append(data)
             limits_changed_at = seq
-        elif kind == "node.opened":
-            state.opened.add(node)
-        elif kind == "command.received" and data["verb"] == "stop" and node != "/":
-            state.stops.setdefault(node, stop_text(data["data"]))
-        elif kind == "question.asked":
-            state.questions[data["id"]] = {**data, "node": node, "key": key}
-        elif kind == "offer":
-            state.offers[node] = data
-        elif key.startswith("record:"):
+        elif kind.startswith("run."):
+            _fold_run(state, kind, data)
+        elif not _fold_node(state, kind, node, key, data) and key.startswith("record:"):
             state.topology_events.append((seq, kind, node, key, data))
     for attempt in open_attempts.values():
         attempt.open = True
@@ -148,6 +139,34 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
     state.spent = total(state.attempts)
     settle_failures(state.steps, limits_changed_at=limits_changed_at, reopened_at=reopened_at)
     return state
+
+
+def _fold_run(state: Recovery, kind: str, data: dict[str, Any]) -> None:
+    if kind == "run.created":
+        state.created = data
+    elif kind == "run.planned":
+        state.planned = data
+    elif kind == "run.ended":
+        state.ended = data
+        state.stops.clear()
+    elif kind == "run.resumed":
+        state.ended = None
+
+
+def _fold_node(state: Recovery, kind: str, node: str, key: str, data: dict[str, Any]) -> bool:
+    """Fold an event of a node; whether it was one that the runtime writes."""
+    if kind == "question.asked":
+        state.questions[data["id"]] = {**data, "node": node, "key": key}
+    elif kind == "offer":
+        state.offers[node] = data
+    elif kind == "node.opened":
+        state.opened.add(node)
+    elif kind == "command.received":
+        if data["verb"] == "stop" and node != "/":
+            state.stops.setdefault(node, stop_text(data["data"]))
+    else:
+        return False
+    return True
 
 
 def _fold_call(

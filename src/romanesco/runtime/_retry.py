@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from romanesco.errors import ModelError, RateLimited
+from romanesco.errors import ModelError, RateLimited, RequestRejected
 from romanesco.runtime._spec import RetryPolicy
 
 
@@ -45,11 +45,11 @@ def decide(error: ModelError, *, paid: int, unpaid: int, policy: RetryPolicy, ji
     if not error.retryable:
         return None
     free = costs_nothing(error)
-    limited = isinstance(error, RateLimited)
-    most = policy.rate_limited if limited else policy.attempts
+    learned = isinstance(error, RequestRejected)  # the adapter leaves out what the server does not know
+    most = policy.rate_limited if learned or isinstance(error, RateLimited) else policy.attempts
     failures = unpaid if free else paid
     if failures >= most:
         return None
-    backoff = min(policy.cap, policy.base * 2 ** (failures - 1)) * jitter
+    backoff = 0.0 if learned else min(policy.cap, policy.base * 2 ** (failures - 1)) * jitter
     asked = error.retry_after if isinstance(error, RateLimited) and error.retry_after else 0.0
     return Again(delay=asked + backoff, paid=not free)

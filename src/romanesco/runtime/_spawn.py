@@ -131,6 +131,6 @@ async def _in_time(run: RunContext, order: Order, since: float) -> AsyncIterator
 
 
 async def _expire(run: RunContext, path: str, until: float, seconds: float) -> None:
-    while (left := until - run.stopwatch.elapsed) > 0:
+    while (left := until - run.stopwatch.elapsed) > 0:  # noqa: ASYNC110 - nobody sets an event: it is time that passes
         await asyncio.sleep(LOOK if run.stopwatch.paused else min(LOOK, left))
     await run.stops.stop(path, f"The time of {path} is used up: {seconds} s", StopReason.DEADLINE)

@@ -93,7 +93,8 @@ async def _carry_out(run: RunContext, command: Command) -> str:
     data = command.data
     if command.verb == "stop":
         await run.stops.stop(command.node, stop_text(data))
-        return f"{command.node} is stopped; no request of it reaches a server any more."
+        what = "The run" if command.node == "/" else command.node
+        return f"{what} is stopped; no request of it reaches a server any more."
     if command.verb == "answer":
         text = data.get("text")
         if not isinstance(text, str):

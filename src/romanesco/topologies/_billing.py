@@ -35,7 +35,8 @@ Chinese 3, so it is on the safe side. A bill never relies on it; there one byte 
 REPAIR_SHARE, REPAIR_MIN = 4, 2
 """Repair pool: one re-ask for every so many structured calls, at least so many."""
 RETRY_SHARE, RETRY_MIN = 4, 4
-"""Retry pool: one re-sent attempt for every so many calls, at least so many."""
+"""Retry pool: tokens for one re-sent attempt for every so many calls, at least so many. Requests it has one for every
+call, because an attempt that was refused with 429 costs a request and no tokens."""
 REPAIR, RETRY = "repair", "retry"
 
 
@@ -122,9 +123,9 @@ def make_bill(calls: Sequence[CallBound]) -> Bill:
     retries = max(RETRY_MIN, math.ceil((len(calls) + repairs) / RETRY_SHARE))
     tokens_in, tokens_out = max(call.reask_in for call in calls), max(call.tokens_out for call in calls)
     usd = _dearest(call.reask_usd for call in calls)
-    for purpose, count in ((REPAIR, repairs), (RETRY, retries)):
-        cost = None if usd is None else usd * count
-        lines.append(BillLine(purpose, count, tokens_in * count, tokens_out * count, cost))
+    for purpose, paid, requests in ((REPAIR, repairs, repairs), (RETRY, retries, max(retries, len(calls)))):
+        cost = None if usd is None else usd * paid
+        lines.append(BillLine(purpose, requests, tokens_in * paid, tokens_out * paid, cost))
     return Bill(tuple(lines))
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from romanesco._codec import to_json
 from romanesco.interfaces.cli._costs import LineCost
 from romanesco.interfaces.cli._screen import plain
-from romanesco.interfaces.cli._text import count, money, seconds
+from romanesco.interfaces.cli._text import UNKNOWN, count, money, seconds
 from romanesco.task import Bill, Budget, Plan
 
 
@@ -35,22 +35,21 @@ def bill_table(bill: Bill) -> RenderableType:
     for line in bill.lines:
         both = f"{line.tokens_in + line.tokens_out:,}"
         table.add_row(
-            line.purpose, f"{line.calls:,}", f"{line.tokens_in:,}", f"{line.tokens_out:,}", both, money(line.usd)
+            line.purpose, f"{line.calls:,}", f"{line.tokens_in:,}", f"{line.tokens_out:,}", both, _price(line.usd)
         )
-    total = (f"{bill.calls:,}", f"{bill.tokens_in:,}", f"{bill.tokens_out:,}", f"{bill.tokens:,}", money(bill.usd))
+    total = (f"{bill.calls:,}", f"{bill.tokens_in:,}", f"{bill.tokens_out:,}", f"{bill.tokens:,}", _price(bill.usd))
     table.add_section()
     table.add_row("total", *total, style="bold")
     return table
 
 
 def limits_text(budget: Budget) -> str:
-    """The user's limits in words, "" for none."""
+    """The user's limits in words, time apart; "" for none."""
     told = [
         None if budget.tokens is None else count(budget.tokens, "token"),
         None if budget.tokens_in is None else f"{count(budget.tokens_in, 'token')} in",
         None if budget.tokens_out is None else f"{count(budget.tokens_out, 'token')} out",
         None if budget.usd is None else money(budget.usd),
-        None if budget.seconds is None else seconds(budget.seconds),
         None if budget.calls is None else count(budget.calls, "call"),
         None if budget.nodes is None else count(budget.nodes, "node"),
     ]
@@ -58,15 +57,16 @@ def limits_text(budget: Budget) -> str:
 
 
 def fits_text(plan: Plan, budget: Budget) -> str:
-    """Whether the bill is inside the limits."""
+    """Whether the bill is inside the limits. Time has no worst case: it is only watched."""
     limits = limits_text(budget)
+    time = "" if budget.seconds is None else f" Time at most: {seconds(budget.seconds)}."
     if not limits:
-        return "No limits are set: the bill is what binds."
+        return (time or "No limits are set: the bill is what binds.").strip()
     if not plan.bill.lines:
-        return f"Limits: {limits}."
+        return f"Limits: {limits}.{time}"
     if plan.fits:
-        return f"Fits the limits: {limits}."
-    return f"Does NOT fit the limits ({limits}): the run may end with a labelled partial answer."
+        return f"The bill fits the limits: {limits}.{time}"
+    return f"The bill does NOT fit the limits ({limits}): the run may end with a labelled partial answer.{time}"
 
 
 def models_text(models: dict[str, str]) -> str:
@@ -123,7 +123,7 @@ def cost_table(lines: Sequence[LineCost]) -> RenderableType:
         _of(calls, known.calls if known else None),
         _of(tokens_in, known.tokens_in if known else None),
         _of(tokens_out, known.tokens_out if known else None),
-        money(usd) + (f" of {money(known.usd)}" if known and known.usd is not None else ""),
+        _price_of(usd, known.usd if known else None),
         "",
         style="bold",
     )
@@ -136,9 +136,17 @@ def _cells(line: LineCost) -> tuple[str, str, str, str]:
         _of(line.calls, most.calls if most else None),
         _of(line.tokens_in, most.tokens_in if most else None),
         _of(line.tokens_out, most.tokens_out if most else None),
-        money(line.usd) + (f" of {money(most.usd)}" if most and most.usd is not None else ""),
+        _price_of(line.usd, most.usd if most else None),
     )
 
 
 def _of(value: int, most: int | None) -> str:
     return f"{value:,}" if most is None else f"{value:,} of {most:,}"
+
+
+def _price(usd: Decimal | None) -> str:
+    return UNKNOWN if usd is None else money(usd)
+
+
+def _price_of(usd: Decimal | None, most: Decimal | None) -> str:
+    return _price(usd) if usd is None or most is None else f"{money(usd)} of {money(most)}"

@@ -13,6 +13,7 @@ from romanesco.interfaces.cli._screen import Screen
 from romanesco.journal import Command, Store
 
 _POLL = 0.05
+_NOTHING = {"stop": "nothing is left to stop", "answer": "no question waits", "budget": "no limit binds any more"}
 
 
 async def stop_run(target: str, *, abandon: bool, wait: int, json: bool) -> int:
@@ -85,7 +86,7 @@ async def send(store: Store, command: Command, *, wait: float) -> dict[str, Any]
 async def _unowned(store: Store, run: str, command: Command) -> InputError:
     status = await _end(store, run)
     if status is not None:
-        return InputError(f"The run has ended ({status}): there is nothing to {command.verb}", value=run)
+        return InputError(f"The run has ended ({status}): {_NOTHING[command.verb]}", value=run)
     advice = {
         "stop": f"End it: romanesco stop {run} --abandon. Go on: romanesco resume {run}.",
         "answer": f"Go on with it first: romanesco resume {run}; then answer.",
@@ -121,7 +122,7 @@ async def _abandon(name: str, *, json: bool) -> int:
         run = await find_run(parts.store, name)
         status = await _end(parts.store, run)
         if status is not None:
-            raise InputError(f"The run has ended ({status}): there is nothing to abandon", value=run)
+            raise InputError(f"The run has ended ({status}): nothing is left to abandon", value=run)
         session = await resume(run, parts)
         await session.stop("Stopped: a person abandoned it")
         outcome = await session.drive()

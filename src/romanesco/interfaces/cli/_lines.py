@@ -69,6 +69,8 @@ def spent(before: View, event: RunEvent) -> str:
 def _failed(event: RunEvent, before: View) -> str:
     role, purpose = _role(event, before)
     data = event.data
+    if data["error"] == "interrupted":
+        return f"{_where(event)}{role}: {purpose} interrupted"
     return f"{_where(event)}{role}: {purpose} failed ({data['error']}): {one_line(data['message'], 300)}"
 
 
@@ -87,7 +89,7 @@ def _overrun(event: RunEvent, before: View) -> str:
 
 
 def _command(event: RunEvent, before: View) -> str:
-    return f"{event.node}: told to {event.data['verb']}"
+    return f"{_where(event)}told from outside: {event.data['verb']}"
 
 
 def _budget(event: RunEvent, before: View) -> str:

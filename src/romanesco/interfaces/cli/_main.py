@@ -75,8 +75,9 @@ def explain(error: BaseException) -> tuple[str, int]:
         return str(error), error.exit_code
     if isinstance(error, typer.TyperException):
         command = getattr(getattr(error, "ctx", None), "command_path", "romanesco")
-        message = error.format_message().rstrip(".")
-        return f"{message}. See: {command} --help", EXIT_CODES[StopReason.INPUT]
+        message = error.format_message()
+        stop = "" if message.endswith((".", "?")) else "."
+        return f"{message}{stop} See: {command} --help", EXIT_CODES[StopReason.INPUT]
     if isinstance(error, typer.Abort):
         return "interrupted", EXIT_CODES[StopReason.INTERRUPTED]
     if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:

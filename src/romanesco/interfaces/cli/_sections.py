@@ -186,7 +186,9 @@ def _costs(record: Record) -> list[RenderableType]:
         f"{seconds(spent.parse)} of it reading"
     )
     parts: list[RenderableType] = [cost_table(record.lines), plain(("spent  ", "dim"), cost_text(record.outcome))]
-    limits = limits_text(record.spec.budget)
+    budget = record.spec.budget
+    time = "" if budget.seconds is None else seconds(budget.seconds)
+    limits = ", ".join(filter(None, (limits_text(budget), time)))
     if limits:
         parts.append(plain(("limits ", "dim"), limits))
     if own:

@@ -12,7 +12,7 @@ from romanesco._codec import to_json
 from romanesco.interfaces.cli._bill import make_table
 from romanesco.interfaces.cli._read import Listed
 from romanesco.interfaces.cli._screen import plain
-from romanesco.interfaces.cli._text import clean, count, money, one_line
+from romanesco.interfaces.cli._text import UNKNOWN, clean, count, money, one_line
 from romanesco.journal import Verdict, Verification
 
 _STATUS = {"completed": "green", "running": "cyan", "partial": "yellow", "interrupted": "bold yellow"}
@@ -27,7 +27,8 @@ def listing(runs: Sequence[Listed]) -> list[RenderableType]:
     rows = [_row(one) for one in runs]
     table = make_table("run", "status", "topology", "calls", "tokens", "usd", "goal", right=("calls", "tokens", "usd"))
     for column, cells in zip(table.columns[:-1], zip(*rows, strict=True), strict=False):
-        column.no_wrap, column.min_width = True, max(map(len, cells))  # only the goal gives way
+        width = max(map(len, (str(column.header), *cells)))
+        column.no_wrap, column.min_width = True, width  # only the goal gives way
     table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
     for one, cells in zip(runs, rows, strict=True):
         style = _STATUS.get(one.status, "red")
@@ -43,7 +44,7 @@ def _row(one: Listed) -> tuple[str, ...]:
         one.topology,
         f"{spend.calls:,}",
         f"{spend.tokens_in + spend.tokens_out:,}",
-        "unknown" if spend.usd is None else money(spend.usd),
+        UNKNOWN if spend.usd is None else money(spend.usd),
         one_line(one.goal, _GOAL),
     )
 

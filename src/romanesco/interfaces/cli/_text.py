@@ -49,6 +49,8 @@ def money(usd: Decimal | None) -> str:
 
 def seconds(value: float) -> str:
     """A span of time: ``12 ms``, ``2.4 s``, ``41 s``, ``3 min 05 s``, ``2 h 10 min``."""
+    if value == 0:
+        return "0 s"
     if value < 1:
         return f"{value * 1000:.0f} ms"
     if value < 10:

@@ -1,0 +1,158 @@
+"""``kill -9`` at any moment, then ``resume`` in another process: what was finished is not asked again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import romanesco
+from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Tree
+from tests.runtime.checks import check_run, finished_keys, kinds, open_keys, prompt_of, verified
+from tests.runtime.processes import Child, Forker, forker
+from tests.support import config_in, events_of
+
+SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "members": (Members(), {"members": 4, "rounds": 2}),
+    "chain": (Chain(), {"length": 6}),
+    "tree": (Tree(), {"width": 2, "depth": 2}),
+}
+# After how many requests, and how many milliseconds later.
+MOMENTS = ((1, 0), (2, 3), (3, 0), (4, 8), (5, 1), (6, 15))
+
+
+class Killer:
+    """Answers requests, and kills the client at one of them."""
+
+    def __init__(self, at: int, later: float) -> None:
+        self.at, self.later = at, later
+        self.victim: Child | None = None
+
+    def __call__(self, body: dict[str, Any], number: int) -> FakeReply:
+        if self.victim is None:
+            return FakeReply(fault=Fault(latency=0.05 if number + 1 > self.at else 0.0))
+        if number + 1 == self.at and self.victim is not None:
+            victim, self.victim = self.victim, None
+            if self.later:
+                asyncio.get_running_loop().call_later(self.later, victim.kill)
+            else:
+                victim.kill()
+        return FakeReply(fault=Fault(latency=0.002 * (number % 3)))
+
+
+async def undisturbed(shape: str, folder: Path) -> str:
+    topology, params = SHAPES[shape]
+    async with FakeServer() as server:
+        outcome = await romanesco.run(
+            "say something", model=f"{server.url}#fake", topology=topology, params=params, config=config_in(folder)
+        )
+    return outcome.answer
+
+
+async def killed(jobs: Forker, server: FakeServer, folder: Path, killer: Killer, job: dict[str, Any]) -> None:
+    child = await jobs.start("run", folder, url=f"{server.url}#fake", **job)
+    killer.victim = child
+    assert await child.outcome() is None
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_br_038_no_finished_call_is_made_again(shape: str, tmp_path: Path) -> None:
+    expected = await undisturbed(shape, tmp_path / "undisturbed")
+    again = 0
+    async with forker(tmp_path) as jobs:
+        for at, milliseconds in MOMENTS:
+            folder = tmp_path / f"at-{at}-{milliseconds}"
+            config = config_in(folder)
+            killer = Killer(at, milliseconds / 1000)
+            async with FakeServer(killer) as server:
+                await killed(jobs, server, folder, killer, {"topology": shape, "params": SHAPES[shape][1]})
+                at_kill = await events_of(config, "r")
+                before = len(server.ledger.requests)
+                outcome = await jobs.outcome("resume", folder)
+                ledger = server.ledger
+            events = await check_run(config, outcome, ledger)
+            assert outcome.answer == expected and outcome.status is romanesco.Status.COMPLETED
+            finished, in_flight = finished_keys(at_kill), open_keys(at_kill)
+            assert outcome.spend.in_doubt == len(in_flight)
+            asked = Counter(entry.prompt for entry in ledger.requests)
+            for _, _, node, key, data in kinds(events, "call.started"):
+                most = 2 if (node, key) in in_flight else 1
+                assert 1 <= asked[prompt_of(data)] <= most, (at, key)
+            later = kinds(events[len(at_kill) :], "call.started")
+            assert finished.isdisjoint({(node, key) for _, _, node, key, _ in later})
+            assert {(node, key) for _, _, node, key, data in later if data["again"]} == in_flight
+            again += len(in_flight)
+            assert len(ledger.requests) - before == len(later)
+    assert again > 0  # the moments do hit calls in flight
+
+
+async def test_a_run_that_is_killed_again_and_again_comes_to_its_end(tmp_path: Path) -> None:
+    expected = await undisturbed("chain", tmp_path / "undisturbed")
+    folder, config = tmp_path / "r", config_in(tmp_path / "r")
+    killer = Killer(2, 0)
+    async with forker(tmp_path) as jobs, FakeServer(killer) as server:
+        await killed(jobs, server, folder, killer, {"topology": "chain", "params": SHAPES["chain"][1]})
+        for _ in range(3):
+            killer.at = len(server.ledger.requests) + 2
+            child = await jobs.start("resume", folder)
+            killer.victim = child
+            assert await child.outcome() is None
+        outcome = await jobs.outcome("resume", folder)
+        ledger = server.ledger
+    events = await check_run(config, outcome, ledger)
+    assert outcome.answer == expected
+    assert outcome.spend.in_doubt == 4 == len(kinds(events, "run.resumed"))
+    assert len(ledger.requests) == 6 + 4
+
+
+@pytest.mark.parametrize("topology", ["single"])
+async def test_a_call_in_flight_at_the_kill_finds_room_in_the_bill(topology: str, tmp_path: Path) -> None:
+    folder, config = tmp_path / "r", config_in(tmp_path / "r")
+    killer = Killer(1, 0)
+    async with forker(tmp_path) as jobs, FakeServer(killer) as server:
+        await killed(jobs, server, folder, killer, {"topology": topology})
+        outcome = await jobs.outcome("resume", folder)
+        ledger = server.ledger
+    await check_run(config, outcome, ledger)
+    assert outcome.status is romanesco.Status.COMPLETED
+    assert outcome.spend.in_doubt == 1 and outcome.spend.calls == 2 == len(ledger.requests)
+    assert outcome.bill is not None and outcome.spend.calls <= outcome.bill.calls
+
+
+async def test_br_034_spend_before_the_kill_counts_against_the_limit(tmp_path: Path) -> None:
+    folder, config = tmp_path / "r", config_in(tmp_path / "r")
+    killer = Killer(4, 0)
+    job = {"topology": "chain", "params": {"length": 6}, "budget": {"calls": 6}}
+    async with forker(tmp_path) as jobs, FakeServer(killer) as server:
+        await killed(jobs, server, folder, killer, job)
+        outcome = await jobs.outcome("resume", folder)
+        assert len(server.ledger.requests) == 6  # the call in flight at the kill may have been paid for
+        await check_run(config, outcome, server.ledger)
+        assert (outcome.status, outcome.reason) == (romanesco.Status.PARTIAL, romanesco.StopReason.BUDGET)
+        whole = await jobs.outcome("resume", folder, budget={"calls": 7})
+        await check_run(config, whole, server.ledger)
+        assert len(server.ledger.requests) == 7
+    assert whole.status is romanesco.Status.COMPLETED
+
+
+async def test_br_055_a_killed_run_is_not_owned_and_not_ended(tmp_path: Path) -> None:
+    from romanesco.journal import SQLiteStore
+
+    folder, config = tmp_path / "r", config_in(tmp_path / "r")
+    killer = Killer(2, 0)
+    async with forker(tmp_path) as jobs, FakeServer(killer) as server:
+        await killed(jobs, server, folder, killer, {"topology": "chain"})
+        store = SQLiteStore(config.home() / "journal.db")
+        try:
+            assert not store.owned("r")
+            assert [head.run for head in await store.runs()] == ["r"]
+        finally:
+            await store.close()
+        requests = len(server.ledger.requests)
+        other = await jobs.outcome("run", folder, topology="chain", url=f"{server.url}#fake", run="other")
+        assert other.status is romanesco.Status.COMPLETED
+        assert len(server.ledger.requests) == requests + 3  # BR-053: nobody continued the killed run by himself
+    await verified(config, "r")
