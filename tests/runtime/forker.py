@@ -16,12 +16,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import aiohttp  # noqa: F401 - imported here so that no child has to
-
 import romanesco
 from romanesco import Budget, Outcome
 from romanesco._codec import from_json, to_json
-from romanesco.testing import Chain, Members, Tree
+from romanesco.testing import Chain, FakeServer, Members, Tree
 from tests.support import config_in
 
 TOPOLOGIES = {"members": Members, "chain": Chain, "tree": Tree}
@@ -35,7 +33,7 @@ async def work(job: dict[str, Any]) -> Outcome:
         options["topology"] = topology() if topology else job["topology"]
         return await romanesco.run(
             job.get("goal", "say something"),
-            model=job.get("url") or romanesco.ScriptedModel("ok"),
+            model=job["url"],
             params=job.get("params", {}),
             run=job.get("run", "r"),
             **options,
@@ -56,12 +54,18 @@ def child(job: dict[str, Any]) -> None:
     Path(job["out"]).write_text(json.dumps(to_json(outcome)), encoding="utf-8")
 
 
+async def warm_up() -> None:
+    """Whatever is imported or built lazily is there before the first fork."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with FakeServer() as server:
+            await work({"kind": "run", "folder": folder, "topology": "tree", "url": f"{server.url}#fake"})
+            await work({"kind": "resume", "folder": folder})
+
+
 def main() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
-    with tempfile.TemporaryDirectory() as folder:
-        # Whatever is built lazily is built before the first fork.
-        asyncio.run(work({"kind": "run", "folder": folder, "topology": "tree"}))
+    asyncio.run(warm_up())
     print("ready", flush=True)
     for line in sys.stdin:
         pid = os.fork()
