@@ -35,7 +35,7 @@ fi
 stamp=.venv/.$kind-$(cat "$lock" pyproject.toml scripts/setup.sh | cksum | tr -d ' ')
 if [ ! -e "$stamp" ]; then
     say "2/4 the locked packages of $lock"
-    .venv/bin/python -m pip install --disable-pip-version-check --quiet --progress-bar on --require-hashes -r "$lock" ||
+    .venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r "$lock" ||
         fail "a package of $lock can't be fetched or installed. pip said why above;" \
             "check the network and pip's index settings, then run it again"
     say "3/4 the project itself"

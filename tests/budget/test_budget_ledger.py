@@ -193,6 +193,23 @@ def test_a_limit_is_raised_and_lowered_while_work_goes_on() -> None:
     assert run.limits == Limits(usd=Decimal("0.25"), calls=10)
 
 
+def test_a_limit_that_was_not_carved_takes_nothing_from_the_parent() -> None:
+    ledger, run, line, _ = tree()
+    ledger.set_limit(line, "tokens", 5000)
+    assert run.reserved("tokens") == 0
+    ledger.set_limit(line, "calls", None)
+    assert line.remaining("calls") is None
+
+
+@pytest.mark.parametrize(
+    "cost", [Amount(101, 0, 1), Amount(0, 21, 1), Amount(calls=2), Amount(nodes=1), Amount(usd=Decimal("0.011"))]
+)
+def test_each_dimension_alone_can_be_overrun(cost: Amount) -> None:
+    ledger, run, _, _ = tree()
+    assert len(ledger.settle(ledger.reserve([run], CALL), cost)) == 1
+    assert run.stopped
+
+
 @pytest.mark.parametrize(
     ("dimension", "value", "match"),
     [
@@ -412,10 +429,13 @@ def test_a_wrap_up_uses_the_free_remainder_too() -> None:
 
 def test_holding_more_than_remains_is_refused() -> None:
     ledger, run, _, _ = tree()
-    ledger.reserve([run], Amount(901))
+    held = ledger.reserve([run], Amount(901))
     with pytest.raises(BudgetExceeded, match="account run has no room for 100 more tokens"):
         ledger.hold(run, Amount(100))
     assert run.held("tokens") == 0
+    ledger.hold(run, Amount(99))
+    ledger.release(held)
+    assert (run.held("tokens"), run.remaining("tokens")) == (99, 901)
 
 
 def test_carving_leaves_the_held_share_alone() -> None:

@@ -12,7 +12,7 @@ import pytest
 import romanesco
 from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Tree
 from tests.runtime.checks import check_run, finished_keys, kinds, open_keys, prompt_of, verified
-from tests.runtime.processes import Child, Forker, forker
+from tests.runtime.processes import Child, Forker
 from tests.support import config_in, events_of
 
 SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -53,47 +53,46 @@ async def undisturbed(shape: str, folder: Path) -> str:
 
 
 async def killed(jobs: Forker, server: FakeServer, folder: Path, killer: Killer, job: dict[str, Any]) -> None:
-    child = await jobs.start("run", folder, url=f"{server.url}#fake", **job)
+    child = await jobs.start("run", folder, url=server.url, **job)
     killer.victim = child
     assert await child.outcome() is None
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_br_038_no_finished_call_is_made_again(shape: str, tmp_path: Path) -> None:
+async def test_br_038_no_finished_call_is_made_again(shape: str, jobs: Forker, tmp_path: Path) -> None:
     expected = await undisturbed(shape, tmp_path / "undisturbed")
     again = 0
-    async with forker(tmp_path) as jobs:
-        for at, milliseconds in MOMENTS:
-            folder = tmp_path / f"at-{at}-{milliseconds}"
-            config = config_in(folder)
-            killer = Killer(at, milliseconds / 1000)
-            async with FakeServer(killer) as server:
-                await killed(jobs, server, folder, killer, {"topology": shape, "params": SHAPES[shape][1]})
-                at_kill = await events_of(config, "r")
-                before = len(server.ledger.requests)
-                outcome = await jobs.outcome("resume", folder)
-                ledger = server.ledger
-            events = await check_run(config, outcome, ledger)
-            assert outcome.answer == expected and outcome.status is romanesco.Status.COMPLETED
-            finished, in_flight = finished_keys(at_kill), open_keys(at_kill)
-            assert outcome.spend.in_doubt == len(in_flight)
-            asked = Counter(entry.prompt for entry in ledger.requests)
-            for _, _, node, key, data in kinds(events, "call.started"):
-                most = 2 if (node, key) in in_flight else 1
-                assert 1 <= asked[prompt_of(data)] <= most, (at, key)
-            later = kinds(events[len(at_kill) :], "call.started")
-            assert finished.isdisjoint({(node, key) for _, _, node, key, _ in later})
-            assert {(node, key) for _, _, node, key, data in later if data["again"]} == in_flight
-            again += len(in_flight)
-            assert len(ledger.requests) - before == len(later)
+    for at, milliseconds in MOMENTS:
+        folder = tmp_path / f"at-{at}-{milliseconds}"
+        config = config_in(folder)
+        killer = Killer(at, milliseconds / 1000)
+        async with FakeServer(killer) as server:
+            await killed(jobs, server, folder, killer, {"topology": shape, "params": SHAPES[shape][1]})
+            at_kill = await events_of(config, "r")
+            before = len(server.ledger.requests)
+            outcome = await jobs.outcome("resume", folder)
+            ledger = server.ledger
+        events = await check_run(config, outcome, ledger)
+        assert outcome.answer == expected and outcome.status is romanesco.Status.COMPLETED
+        finished, in_flight = finished_keys(at_kill), open_keys(at_kill)
+        assert outcome.spend.in_doubt == len(in_flight)
+        asked = Counter(entry.prompt for entry in ledger.requests)
+        for _, _, node, key, data in kinds(events, "call.started"):
+            most = 2 if (node, key) in in_flight else 1
+            assert 1 <= asked[prompt_of(data)] <= most, (at, key)
+        later = kinds(events[len(at_kill) :], "call.started")
+        assert finished.isdisjoint({(node, key) for _, _, node, key, _ in later})
+        assert {(node, key) for _, _, node, key, data in later if data["again"]} == in_flight
+        again += len(in_flight)
+        assert len(ledger.requests) - before == len(later)
     assert again > 0  # the moments do hit calls in flight
 
 
-async def test_a_run_that_is_killed_again_and_again_comes_to_its_end(tmp_path: Path) -> None:
+async def test_a_run_that_is_killed_again_and_again_comes_to_its_end(jobs: Forker, tmp_path: Path) -> None:
     expected = await undisturbed("chain", tmp_path / "undisturbed")
     folder, config = tmp_path / "r", config_in(tmp_path / "r")
     killer = Killer(2, 0)
-    async with forker(tmp_path) as jobs, FakeServer(killer) as server:
+    async with FakeServer(killer) as server:
         await killed(jobs, server, folder, killer, {"topology": "chain", "params": SHAPES["chain"][1]})
         for _ in range(3):
             killer.at = len(server.ledger.requests) + 2
@@ -109,10 +108,10 @@ async def test_a_run_that_is_killed_again_and_again_comes_to_its_end(tmp_path: P
 
 
 @pytest.mark.parametrize("topology", ["single"])
-async def test_a_call_in_flight_at_the_kill_finds_room_in_the_bill(topology: str, tmp_path: Path) -> None:
+async def test_a_call_in_flight_at_the_kill_finds_room_in_the_bill(topology: str, jobs: Forker, tmp_path: Path) -> None:
     folder, config = tmp_path / "r", config_in(tmp_path / "r")
     killer = Killer(1, 0)
-    async with forker(tmp_path) as jobs, FakeServer(killer) as server:
+    async with FakeServer(killer) as server:
         await killed(jobs, server, folder, killer, {"topology": topology})
         outcome = await jobs.outcome("resume", folder)
         ledger = server.ledger
@@ -122,11 +121,11 @@ async def test_a_call_in_flight_at_the_kill_finds_room_in_the_bill(topology: str
     assert outcome.bill is not None and outcome.spend.calls <= outcome.bill.calls
 
 
-async def test_br_034_spend_before_the_kill_counts_against_the_limit(tmp_path: Path) -> None:
+async def test_br_034_spend_before_the_kill_counts_against_the_limit(jobs: Forker, tmp_path: Path) -> None:
     folder, config = tmp_path / "r", config_in(tmp_path / "r")
     killer = Killer(4, 0)
     job = {"topology": "chain", "params": {"length": 6}, "budget": {"calls": 6}}
-    async with forker(tmp_path) as jobs, FakeServer(killer) as server:
+    async with FakeServer(killer) as server:
         await killed(jobs, server, folder, killer, job)
         outcome = await jobs.outcome("resume", folder)
         assert len(server.ledger.requests) == 6  # the call in flight at the kill may have been paid for
@@ -138,12 +137,12 @@ async def test_br_034_spend_before_the_kill_counts_against_the_limit(tmp_path: P
     assert whole.status is romanesco.Status.COMPLETED
 
 
-async def test_br_055_a_killed_run_is_not_owned_and_not_ended(tmp_path: Path) -> None:
+async def test_br_055_a_killed_run_is_not_owned_and_not_ended(jobs: Forker, tmp_path: Path) -> None:
     from romanesco.journal import SQLiteStore
 
     folder, config = tmp_path / "r", config_in(tmp_path / "r")
     killer = Killer(2, 0)
-    async with forker(tmp_path) as jobs, FakeServer(killer) as server:
+    async with FakeServer(killer) as server:
         await killed(jobs, server, folder, killer, {"topology": "chain"})
         store = SQLiteStore(config.home() / "journal.db")
         try:
@@ -152,7 +151,7 @@ async def test_br_055_a_killed_run_is_not_owned_and_not_ended(tmp_path: Path) ->
         finally:
             await store.close()
         requests = len(server.ledger.requests)
-        other = await jobs.outcome("run", folder, topology="chain", url=f"{server.url}#fake", run="other")
+        other = await jobs.outcome("run", folder, topology="chain", url=server.url, run="other")
         assert other.status is romanesco.Status.COMPLETED
         assert len(server.ledger.requests) == requests + 3  # BR-053: nobody continued the killed run by himself
     await verified(config, "r")

@@ -33,7 +33,9 @@ FAULTS: dict[str, tuple[Fault, bool]] = {
 }
 
 
-async def members_against(server: FakeServer, folder: Path, *, members: int = 8, budget: Budget | None = None) -> Outcome:
+async def members_against(
+    server: FakeServer, folder: Path, *, members: int = 8, budget: Budget | None = None
+) -> Outcome:
     return await romanesco.run(
         "say something",
         model=f"{server.url.replace('localhost', '127.0.0.1')}#fake",

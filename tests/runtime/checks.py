@@ -52,7 +52,9 @@ def prompt_of(data: dict[str, Any]) -> str:
     return "\n".join(message["content"] for message in data["request"]["messages"])
 
 
-async def check_run(config: Config, outcome: Outcome, ledger: Ledger | None = None, run: str = "r") -> list[FoldedEvent]:
+async def check_run(
+    config: Config, outcome: Outcome, ledger: Ledger | None = None, run: str = "r"
+) -> list[FoldedEvent]:
     """Check a run that has ended: its journal, its end, its totals, and the server's ledger if there is one."""
     found = await verified(config, run)
     events = await events_of(config, run)

@@ -19,10 +19,19 @@ from typing import Any
 import romanesco
 from romanesco import Budget, Outcome
 from romanesco._codec import from_json, to_json
+from romanesco.models import OpenAICompatible
 from romanesco.testing import Chain, FakeServer, Members, Tree
 from tests.support import config_in
 
 TOPOLOGIES = {"members": Members, "chain": Chain, "tree": Tree}
+
+
+def model_of(job: dict[str, Any]) -> Any:
+    """The model by name, or an adapter that opens as many connections as the job has calls at once."""
+    url = job.get("url")
+    if url is None or "connections" not in job:
+        return f"{url}#fake" if url else None
+    return OpenAICompatible(name=f"{url}#fake", model="fake", base_url=url, max_connections=job["connections"])
 
 
 async def work(job: dict[str, Any]) -> Outcome:
@@ -33,12 +42,13 @@ async def work(job: dict[str, Any]) -> Outcome:
         options["topology"] = topology() if topology else job["topology"]
         return await romanesco.run(
             job.get("goal", "say something"),
-            model=job["url"],
+            model=model_of(job),
             params=job.get("params", {}),
             run=job.get("run", "r"),
             **options,
         )
     options["topologies"] = [kind() for kind in TOPOLOGIES.values()]
+    options["model"] = model_of(job)
     if job["kind"] == "replay":
         del options["budget"]
         return await romanesco.replay(job.get("run", "r"), **options)
@@ -58,7 +68,7 @@ async def warm_up() -> None:
     """Whatever is imported or built lazily is there before the first fork."""
     with tempfile.TemporaryDirectory() as folder:
         async with FakeServer() as server:
-            await work({"kind": "run", "folder": folder, "topology": "tree", "url": f"{server.url}#fake"})
+            await work({"kind": "run", "folder": folder, "topology": "tree", "url": server.url})
             await work({"kind": "resume", "folder": folder})
 
 

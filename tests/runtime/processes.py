@@ -6,9 +6,9 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ class Child:
 
     pid: int
     out: Path
-    ended: asyncio.Future[int]
+    ended: asyncio.Future[str]
 
     def kill(self) -> None:
         """``kill -9``, if it still lives."""
@@ -34,7 +34,7 @@ class Child:
 
     async def outcome(self) -> Outcome | None:
         """How its run ended, or None if it was killed before."""
-        status = await self.ended
+        status = int(await self.ended)
         if os.WIFSIGNALED(status):
             return None
         assert os.waitstatus_to_exitcode(status) == 0, "the child failed; its trace is on stderr"
@@ -42,30 +42,42 @@ class Child:
 
 
 class Forker:
-    """Starts jobs one after the other; see ``tests.runtime.forker``."""
+    """Starts jobs one after the other; see ``tests.runtime.forker``. A context manager."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
-        self._process = process
-        self._folder = folder
+    def __enter__(self) -> Forker:
+        self._folder = tempfile.TemporaryDirectory()
         self._jobs = 0
+        path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.runtime.forker"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        assert self._line() == "ready"
+        return self
 
-    async def line(self) -> str:
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+        self._folder.cleanup()
+
+    def _line(self) -> str:
         assert self._process.stdout is not None
-        return (await self._process.stdout.readline()).decode().strip()
+        return self._process.stdout.readline().strip()
 
     async def start(self, kind: str, folder: Path, **options: Any) -> Child:
         """Start a job; the one before has ended."""
         self._jobs += 1
-        out = self._folder / f"out-{self._jobs}.json"
+        out = Path(self._folder.name) / f"{self._jobs}.json"
         job = {"kind": kind, "folder": str(folder), "out": str(out), **options}
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(job).encode() + b"\n")
-        pid = int(await self.line())
-        ended = asyncio.ensure_future(self._ended())
+        self._process.stdin.write(json.dumps(job) + "\n")
+        pid = int(await asyncio.to_thread(self._line))
+        ended = asyncio.ensure_future(asyncio.to_thread(self._line))
         return Child(pid, out, ended)
-
-    async def _ended(self) -> int:
-        return int(await self.line())
 
     async def outcome(self, kind: str, folder: Path, **options: Any) -> Outcome:
         """Do a job to its end."""
@@ -73,26 +85,3 @@ class Forker:
         outcome = await child.outcome()
         assert outcome is not None
         return outcome
-
-
-@asynccontextmanager
-async def forker(folder: Path) -> AsyncIterator[Forker]:
-    """A forker for the jobs of one test."""
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.runtime.forker",
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    jobs = Forker(process, folder)
-    try:
-        assert await jobs.line() == "ready"
-        yield jobs
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        await process.wait()

@@ -299,7 +299,8 @@ class Ledger:
         else:
             self._settle_covered(route, worst, cost)
         reservation.return_draws(cost)
-        over = c0 > w0 or c1 > w1 or c2 > w2 or c3 > w3 or c4 > w4 or c5 > w5
+        # Tokens together (0) can't be more than was reserved unless one of their two parts is.
+        over = c1 > w1 or c2 > w2 or c3 > w3 or c4 > w4 or c5 > w5
         overruns = reservation.stop_overrun(cost, reported=reported) if over else ()
         if self._queue:
             self._sweep()

@@ -11,6 +11,11 @@ from romanesco.interfaces.cli import _check, _models, _run, _runs, _settings, _s
 
 EPILOG = """\
 \b
+romanesco run "Name three risks of moving our billing to usage-based prices"
+romanesco run --goal-file goal.txt --source report.md --tokens 200000 --model openai:gpt-5-mini
+romanesco show last
+
+\b
 Exit status: 0 completed, 1 internal error, 2 wrong input, 3 budget, 4 deadline,
 5 stopped, 6 model, 7 refused, 8 storage, 9 diverged, 10 verify found a violation,
 130 interrupted. RUN is a run's id, the start of one, or 'last'.

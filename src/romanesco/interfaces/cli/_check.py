@@ -30,7 +30,10 @@ Output = Annotated[
 
 
 def verify(run: o.RunName, certificate: CertificateFile = None, json: o.Json = False) -> int:
-    """Check a run's journal anew: its chain, its order, its totals, its bill. Exit status 10 if something is wrong."""
+    """Check a run's journal with independent code.
+
+    Its chain, its order, its totals, its bill, its certificate. Exit status 10 if something is wrong.
+    """
     return wait_for(_verify(run, certificate, json))
 
 

@@ -11,6 +11,7 @@ from romanesco.errors import EXIT_CODES, InputError, RomanescoError, StopReason
 from romanesco.interfaces.cli._read import find_run, open_store
 from romanesco.interfaces.cli._screen import Screen
 from romanesco.journal import Command, Store
+from romanesco.runtime._supervise import LATE
 
 _POLL = 0.05
 _NOTHING = {"stop": "nothing is left to stop", "answer": "no question waits", "budget": "no limit binds any more"}
@@ -70,8 +71,8 @@ async def send(store: Store, command: Command, *, wait: float) -> dict[str, Any]
     while time.monotonic() < until:
         owned = store.owned(run)  # before the acknowledgement: an owner that answers and leaves has answered
         said = await store.acknowledgement(command.id)
-        if said is not None:
-            return said
+        if said is not None and not (said == LATE and command.verb == "stop"):
+            return said  # a stop that came too late is no failure: the run's end is waited for, and told
         if not owned:
             return await _left(store, run, command)
         await asyncio.sleep(_POLL)

@@ -39,7 +39,7 @@ def _started(event: RunEvent, before: View) -> str | None:
 
 
 def _role(event: RunEvent, before: View) -> tuple[str, str]:
-    role = before.calls_out.get((event.node, event.key, event.data["attempt"]), "")
+    role = before.role_of(event) or ""
     member = before.members.get((event.node, role))
     return role or event.key, member.purpose if member else "call"
 

@@ -34,7 +34,7 @@ _LISTED = 4
 
 
 def models(probe: Probe = True, fetch: Fetch = False, into: Into = None, json: o.Json = False) -> int:
-    """List model providers: which are ready, what they can do, and what to set for the rest."""
+    """List model providers, and what to set for them."""
     if fetch:
         from romanesco.models._fetch import main as fetch_files
 

@@ -93,7 +93,7 @@ RunName = Annotated[
 
 Goal = Annotated[
     str | None,
-    typer.Argument(metavar="[GOAL]", help="What is wanted, in words; '-' reads it from stdin.", show_default=False),
+    typer.Argument(metavar="GOAL", help="What is wanted, in words; '-' reads it from stdin.", show_default=False),
 ]
 GoalFile = Annotated[
     Path | None, typer.Option("--goal-file", metavar="FILE", help="Read the goal from a file.", show_default=False)

@@ -35,7 +35,11 @@ def run(
     events: Events = False,
     quiet: o.Quiet = False,
 ) -> int:
-    """Work on a goal. Prints the bill first, what happens while it happens, then the answer."""
+    """Work on a goal.
+
+    The bill is printed before the run starts, what happens while it happens, the answer at the end. Ctrl-C once ends
+    the run in good order, twice at once.
+    """
     from romanesco.interfaces.cli._drive import Show, run_goal
 
     limits = o.Limits(tokens, usd, minutes, calls)
@@ -60,7 +64,7 @@ def plan(
     project: o.Project = None,
     json: o.Json = False,
 ) -> int:
-    """Show what a run would do and cost at worst. Spends nothing."""
+    """Show what a run would do and cost at worst; spends nothing."""
     from romanesco.interfaces.cli._drive import plan_goal
 
     limits = o.Limits(tokens, usd, minutes, calls)
@@ -78,7 +82,10 @@ def resume(
     events: Events = False,
     quiet: o.Quiet = False,
 ) -> int:
-    """Go on with a run from its journal; finished calls are not made again. Limits given here are new ones."""
+    """Go on with a run where it stopped.
+
+    Finished calls are not made again. Limits given here take the place of the run's.
+    """
     from romanesco.interfaces.cli._drive import Show, resume_run
 
     limits = o.Limits(tokens, usd, minutes, calls)
@@ -86,7 +93,10 @@ def resume(
 
 
 def replay(run: o.RunName, json: o.Json = False, quiet: o.Quiet = False) -> int:
-    """Run a run again from its journal alone: no call is made, nothing is written."""
+    """Run a run again from its journal, without any call.
+
+    Nothing is written. Exit status 9 if it does not come out as it did.
+    """
     from romanesco.interfaces.cli._drive import replay_run
 
     return wait_for(replay_run(run, json=json, quiet=quiet))

@@ -47,7 +47,11 @@ async def _runs(interrupted: bool, limit: int, json: bool) -> None:
 
 
 def show(run: o.RunName, section: Section = None, json: o.Json = False) -> int:
-    """Show a run: answer, decision, dissent, proposals, critiques, ledger, diversity, costs against the bill."""
+    """Show what a run did, decided and cost.
+
+    Answer, decision, dissent, proposals, critiques, ledger, diversity, costs against the bill. A run that goes on, or
+    was interrupted, is shown as far as it has come.
+    """
     return wait_for(_show(run, section or [], json))
 
 

@@ -8,7 +8,7 @@ from romanesco.interfaces.cli import _options as o
 
 
 def config(json: o.Json = False) -> int:
-    """Show every setting: its value, where it comes from, and its environment variable."""
+    """Show every setting, and where it comes from."""
     from romanesco._config import SETTINGS, load_config
     from romanesco.interfaces.cli._bill import make_table
     from romanesco.interfaces.cli._screen import Screen, plain

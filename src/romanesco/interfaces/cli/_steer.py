@@ -44,7 +44,10 @@ NewCalls = Annotated[Any, o.limit_option("--calls", "Model calls at most.", _may
 
 
 def stop(target: Target, abandon: Abandon = False, wait: Wait = 60, json: o.Json = False) -> int:
-    """Stop a run or a node of it; done when no request of it reaches a model any more."""
+    """Stop a run, or one node of it.
+
+    When this is done, no request of it reaches a model any more.
+    """
     from romanesco.interfaces.cli._inbox import stop_run
 
     return wait_for(stop_run(target, abandon=abandon, wait=wait, json=json))

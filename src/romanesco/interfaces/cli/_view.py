@@ -72,7 +72,7 @@ class View:
         elapsed: Active seconds as the journal last said.
         questions: Pending questions by id.
         status: Outcome's status, once it has ended.
-        calls_out: Role by node, key and attempt of the calls that are out.
+        calls_out: Role, and what is reserved, by node, key and attempt of the calls that are out.
     """
 
     run: str
@@ -88,7 +88,7 @@ class View:
     elapsed: float = 0.0
     questions: dict[str, Question] = field(default_factory=dict)
     status: str = ""
-    calls_out: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    calls_out: dict[tuple[str, str, int], tuple[str, dict[str, Any]]] = field(default_factory=dict)
 
     def member(self, node: str, role: str) -> Member:
         """A member, new if it was not heard of before."""
@@ -102,12 +102,25 @@ class View:
             handler(self, event)
 
     def session_over(self) -> None:
-        """What was out when the process died is out no more."""
+        """What was out when the process died is out no more, and counts in full: it may have been paid for."""
+        for _, reserved in self.calls_out.values():
+            self.count(reserved["tokens_in"] + reserved["tokens_out"], reserved["usd"], calls=1)
         self.calls_out.clear()
         for member in self.members.values():
             if member.state == THINKING:
                 member.state = WAITING
             member.out.clear()
+
+    def count(self, tokens: int, usd: str | None, *, calls: int) -> None:
+        """Count what was spent."""
+        self.calls += calls
+        self.tokens += tokens
+        self.usd = None if self.usd is None or usd is None else self.usd + Decimal(usd)
+
+    def role_of(self, event: RunEvent) -> str | None:
+        """Whose call an event is about, None if it is not out."""
+        out = self.calls_out.get((event.node, event.key, event.data["attempt"]))
+        return None if out is None else out[0]
 
     def most(self, dimension: str) -> Any:
         """The bound of ``calls``, ``tokens`` or ``usd`` that binds: the bill's or the user's; None for none."""
@@ -129,7 +142,7 @@ def _started(view: View, event: RunEvent) -> None:
         member.pieces, member.tail = 0, ""
     member.state, member.purpose, member.error = THINKING, data["purpose"], ""
     member.out[event.key] = ""
-    view.calls_out[event.node, event.key, data["attempt"]] = data["role"]
+    view.calls_out[event.node, event.key, data["attempt"]] = (data["role"], data["reserved"])
     phase, _, rest = event.key.partition("/")
     number = rest.partition("/")[0]
     if phase in _ROUNDS and number.isdecimal():
@@ -139,14 +152,12 @@ def _started(view: View, event: RunEvent) -> None:
 def _closed(view: View, event: RunEvent) -> Member | None:
     """Count what a call cost, and find who made it."""
     data = event.data
-    if data.get("sent", True):
-        view.calls += 1
     usage = data["usage"]
-    view.tokens += usage["input"] + usage["output"]
-    view.usd = None if view.usd is None or data["usd"] is None else view.usd + Decimal(data["usd"])
-    role = view.calls_out.pop((event.node, event.key, data["attempt"]), None)
+    view.count(usage["input"] + usage["output"], data["usd"], calls=1 if data.get("sent", True) else 0)
+    role = view.role_of(event)
     if role is None:
         return None
+    del view.calls_out[event.node, event.key, data["attempt"]]
     member = view.member(event.node, role)
     member.calls += 1
     member.out.pop(event.key, None)

@@ -11,7 +11,7 @@ from romanesco.personas import FRAME_CHALLENGER, Persona
 from romanesco.task import Bill
 from romanesco.topologies._billing import FILLER, CallBound, bound, make_bill
 from romanesco.topologies.fractal import _defaults as d
-from romanesco.topologies.fractal._prompts import MatrixRow, Shown
+from romanesco.topologies.fractal._prompts import MatrixRow, Shown, label
 from romanesco.topologies.fractal._requests import CRITIQUE, DECISION, PROPOSAL, WRAP_UP, Requests
 from romanesco.topologies.fractal._state import DECISION_MAKER
 
@@ -64,7 +64,8 @@ async def node_calls(requests: Requests, desk: PlanningDesk, payloads: Mapping[s
     params = requests.params
     caps = params.caps
     team = params.team
-    shown = [Shown(f"P{seat}.{params.rounds}", FILLER) for seat in range(1, len(team) + 1)]
+    seats = range(1, len(team) + 1)
+    shown = [Shown(label(f"P{seat}.{params.rounds}", requests.form), FILLER) for seat in seats]
     generation = [
         await bound(
             desk,

@@ -40,7 +40,8 @@ DUPLICATE = 0.8
 
 PROPOSAL_TEMPERATURE = 0.8
 CRITIQUE_TEMPERATURE = 0.4
-DECISION_TEMPERATURE = 0.0
+DECISION_TEMPERATURE = {"compact": 0.3, "full": 0.0}
+"""By style: at 0 a very small model repeats one phrase until its cap."""
 
 COMPACT_WINDOW = 4096
 """Windows up to this size (tokens) get the compact prompts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from romanesco.errors import BudgetExceeded, ModelError, OutputInvalid, Refused
@@ -14,7 +14,7 @@ from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal._decision import decision_entries, read_decision
 from romanesco.topologies.fractal._ledger import evidence_entries, headline
 from romanesco.topologies.fractal._minutes import Heard, Minutes, best, matrix, seats
-from romanesco.topologies.fractal._prompts import challenge_text
+from romanesco.topologies.fractal._prompts import Shown, challenge_text, label
 from romanesco.topologies.fractal._requests import CRITIQUE, DECISION, PROPOSAL, WRAP_UP, Requests
 from romanesco.topologies.fractal._state import (
     DECISION_MAKER,
@@ -89,20 +89,18 @@ class Members:
 
     async def _integrate(self, persona: Persona, round: int, state: State) -> Heard:
         challenger = FRAME_CHALLENGER if FRAME_CHALLENGER in state.latest else None
-        own = self.minutes.shown(state.latest[persona.id])
+        own = self._shown(state.latest[persona.id])
         challenge = None
         if challenger and challenger != persona.id:
-            challenge = self.minutes.shown(state.latest[challenger])
-        others = [
-            self.minutes.shown(state.latest[member]) for member in state.alive if member not in (persona.id, challenger)
-        ]
+            challenge = self._shown(state.latest[challenger])
+        others = [self._shown(state.latest[member]) for member in state.alive if member not in (persona.id, challenger)]
         request = self.requests.integration(self.scope.model(persona.id), persona, own, challenge, others, round)
         found = await self._structured(request, f"integrate/{round}/{persona.id}", persona.id, PROPOSAL)
-        return self._from_value(persona, round, found)
+        backs = self._named(state).get(str(found.value["backs"]))
+        return self._from_value(persona, round, found, backs)
 
-    def _from_value(self, persona: Persona, round: int, found: Structured) -> Heard:
+    def _from_value(self, persona: Persona, round: int, found: Structured, backs: str | None = None) -> Heard:
         value = found.value
-        backs = str(value["backs"]) if "backs" in value else None
         if persona.id != FRAME_CHALLENGER:
             items = value.get("evidence", ())
             heard_text = str(value["proposal"])
@@ -156,7 +154,7 @@ class Members:
 
     async def _criticise(self, evaluator: Persona, target: str) -> Heard:
         model = self.scope.model(evaluator.id)
-        request = self.requests.critique(model, evaluator, self.minutes.shown(target))
+        request = self.requests.critique(model, evaluator, self._shown(target))
         key = f"critique/{target}/{evaluator.id}"
         found = await self._structured(request, key, evaluator.id, CRITIQUE)
         texts = [str(text).strip() for text in found.value["critiques"]]
@@ -170,20 +168,25 @@ class Members:
         return Heard(Criticised(evaluator.id, target), critiques=critiques, model=model)
 
     async def _decide(self, round: int, state: State) -> Heard:
-        rows = matrix(self.minutes, state)
+        form, rows = self.requests.form, matrix(self.minutes, state)
+        labelled = [replace(row, id=label(row.id, form)) for row in rows]
         entries = [f"{entry.kind}: {entry.text}" for entry in self.minutes.ledger]
-        request = self.requests.decision(self.scope.model(DECISION_MAKER), rows, entries)
+        request = self.requests.decision(self.scope.model(DECISION_MAKER), labelled, entries)
         found = await self._structured(request, "decide", DECISION_MAKER, DECISION)
-        compact = self.requests.form.compact
+        compact, value = form.compact, dict(found.value)
+        if compact:
+            named = self._named(state)
+            value |= {name: named.get(str(value[name]), value[name]) for name in ("chosen", "absorbed_from")}
         model = found.reply.model or request.model
-        decision = read_decision(found.value, [row.id for row in rows], model=model, compact=compact)
+        decision = read_decision(value, [row.id for row in rows], model=model, compact=compact)
         if not decision.answer or decision.chosen not in self.minutes.proposals:
             raise OutputInvalid("The decision has no answer", advice="The best-backed proposal is taken instead.")
-        told = decision_entries(found.value, decision, round, compact=compact)
-        return Heard(Decided(), decision=decision, entries=tuple(told), model=model, truncated=found.truncated)
+        told = decision_entries(value, decision, round, compact=compact)
+        cut = found.truncated and not compact  # there the answer is not the last text
+        return Heard(Decided(), decision=decision, entries=tuple(told), model=model, truncated=cut)
 
     async def _wrap_up(self, state: State) -> Heard:
-        shown = [self.minutes.shown(state.latest[member]) for member in state.alive]
+        shown = [self._shown(state.latest[member]) for member in state.alive]
         request = self.requests.wrap_up(self.scope.model(DECISION_MAKER), shown)
         reply = await self.scope.call(request, key="wrap-up", role=DECISION_MAKER, purpose=WRAP_UP)
         model = reply.model or request.model
@@ -193,6 +196,13 @@ class Members:
         decision = Decision(best(state), reply.text.strip(), by="wrap-up", model=model)
         cut = reply.finish is FinishReason.LENGTH
         return Heard(Decided(), decision=decision, model=model, truncated=cut)
+
+    def _shown(self, proposal: str) -> Shown:
+        return Shown(label(proposal, self.requests.form), self.minutes.proposals[proposal].text)
+
+    def _named(self, state: State) -> dict[str, str]:
+        """Ids of the proposals alive by what prompts call them."""
+        return {label(proposal, self.requests.form): proposal for proposal in state.latest.values()}
 
     async def _structured(self, request: ModelRequest, key: str, role: str, purpose: str) -> Structured:
         return await self.scope.call_structured(request, key=key, role=role, purpose=purpose)

@@ -18,7 +18,7 @@ from romanesco.task import (
 )
 from romanesco.topologies.fractal._ledger import fresh, gain
 from romanesco.topologies.fractal._params import Params
-from romanesco.topologies.fractal._prompts import MatrixRow, Shown
+from romanesco.topologies.fractal._prompts import MatrixRow
 from romanesco.topologies.fractal._state import DECISION_MAKER, Event, State
 from romanesco.topologies.fractal._stopping import leader, tally
 
@@ -84,10 +84,6 @@ class Minutes:
         if heard.failure:
             self.failures.append(heard.failure)
         self.refusal = self.refusal or heard.refusal
-
-    def shown(self, proposal: str) -> Shown:
-        """A proposal as others see it."""
-        return Shown(proposal, self.proposals[proposal].text)
 
     def of_round(self, round: int) -> list[Proposal]:
         """The proposals of one round."""

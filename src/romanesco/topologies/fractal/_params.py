@@ -52,7 +52,7 @@ class Params:
         reasoning_tokens: Added to each output cap for models that reason before they answer.
         temperature: Of proposals.
         critique_temperature: Of critiques.
-        decision_temperature: Of the decision.
+        decision_temperature: Of the decision; None until the plan chose by the style.
         seed: Sampling seed of the run; each call gets its own from it. None leaves it to the server.
         team: Set by the plan: the proposers, in their order.
         judges: Set by the plan: the evaluators, in their order.
@@ -79,7 +79,7 @@ class Params:
     reasoning_tokens: int = 0
     temperature: float = d.PROPOSAL_TEMPERATURE
     critique_temperature: float = d.CRITIQUE_TEMPERATURE
-    decision_temperature: float = d.DECISION_TEMPERATURE
+    decision_temperature: float | None = None
     seed: int | None = None
     team: tuple[Persona, ...] = ()
     judges: tuple[Persona, ...] = ()

@@ -311,12 +311,14 @@ def _styled(params: Params, windows: Mapping[str, int | None]) -> tuple[Params, 
     if style == "compact":
         size = "compact"
     proposal, critique, decision = d.CAPS[size]
+    temperature = params.decision_temperature
     params = replace(
         params,
         style=style,
         proposal_tokens=params.proposal_tokens or proposal,
         critique_tokens=params.critique_tokens or critique,
         decision_tokens=params.decision_tokens or decision,
+        decision_temperature=temperature if temperature is not None else d.DECISION_TEMPERATURE[style],
     )
     caps = params.caps
     return params, (

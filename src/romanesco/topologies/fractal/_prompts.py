@@ -197,6 +197,14 @@ def render_wrap_up(goal: str, proposals: Sequence[Shown], form: Form) -> Message
     return (Message("system", f"{w.DECIDER}\n\n{w.DATA}"), Message("user", _join(blocks)))
 
 
+def label(proposal: str, form: Form) -> str:
+    """What prompts call a proposal: its id in the full style, its author's letter in the compact one.
+
+    An id such as ``P2.1`` sends a very small model into counting (``2.1.1.1``) until its cap.
+    """
+    return "ABCDE"[int(proposal[1]) - 1] if form.compact else proposal
+
+
 # ---- pieces ---------------------------------------------------------------------------------------------------
 
 

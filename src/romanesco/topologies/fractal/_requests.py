@@ -112,7 +112,7 @@ class Requests:
         model: str,
         messages: tuple[Message, ...],
         cap: int,
-        temperature: float,
+        temperature: float | None,
         key: str,
         output: OutputSchema | None,
     ) -> ModelRequest:

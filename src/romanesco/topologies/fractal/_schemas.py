@@ -1,4 +1,7 @@
-"""Shapes of the replies. Short fields come first, so that a cut reply loses only the end of its long text.
+"""Shapes of the replies.
+
+Short fields come first, so that a cut reply loses only the end of its long text; in the compact decision, where a
+grammar prevents the cut, the answer follows the choice.
 
 ``maxLength`` is in characters and is derived from the output cap: with the compact prompts so tight that a model held
 by a grammar closes its JSON before the cap, with the full ones so wide that the cap is met first.
@@ -16,6 +19,8 @@ from romanesco.topologies.fractal._params import Caps
 NONE = "none"
 """Stands for "no proposal" or "no source" in an enum."""
 
+_SHORTEST = {"proposal": 40, "part": 15, "critique": 20, "note": 10, "answer": 40}
+"""Least characters in the compact style: held by a grammar, a very small model else closes a text before it began."""
 _CHARS_PER_TOKEN = {"compact": 3.5, "full": 8.0}
 _ENTRY_KINDS = ("claim", "constraint", "risk")
 """Kinds that the Decision Maker can add. It reads no source, so it brings in no fact."""
@@ -30,7 +35,7 @@ def challenge_schema(caps: Caps, style: str) -> OutputSchema:
 
 def integration_schema(caps: Caps, style: str, ids: Sequence[str]) -> OutputSchema:
     """The id of the proposal that the member backs, and its new proposal."""
-    text = _text(caps.proposal - 20, style)
+    text = _text(caps.proposal - 20, style, "proposal")
     return _object("integration", {"backs": _enum(ids), "proposal": text})
 
 
@@ -48,12 +53,12 @@ def evidence_schema(caps: Caps, style: str, sources: Sequence[str]) -> OutputSch
         "quote": {"type": "string"},
     })
     evidence = {"type": "array", "maxItems": 6, "items": item}
-    return _object("proposal", {"proposal": _text(caps.proposal, style), "evidence": evidence})
+    return _object("proposal", {"proposal": _text(caps.proposal, style, "proposal"), "evidence": evidence})
 
 
 def critique_schema(caps: Caps, style: str) -> OutputSchema:
     """Exactly three critiques."""
-    item = _text((caps.critiques - 15) // d.CRITIQUES, style)
+    item = _text((caps.critiques - 15) // d.CRITIQUES, style, "critique")
     count = {"minItems": d.CRITIQUES, "maxItems": d.CRITIQUES}
     return _object("critiques", {"critiques": {"type": "array", **count, "items": item}})
 
@@ -62,16 +67,17 @@ def decision_schema(caps: Caps, style: str, ids: Sequence[str]) -> OutputSchema:
     """The decision: flat for small models, with lists for big ones."""
     if style == "compact":
         left = caps.decision - 50
-        note = _text(left // 6, style)
+        note = _text(left // 6, style, "note")
         return _object(
             "decision",
             {
                 "chosen": _enum(ids),
+                # Right after the choice: what a very small model writes gets worse with every field before it.
+                "answer": _text(left // 2, style, "answer"),
                 "absorbed_from": _enum([*ids, NONE]),
                 "absorbed": {"type": "string", "maxLength": note["maxLength"]},
                 "why_not_others": note,
                 "risk": note,
-                "answer": _text(left // 2, style),
             },
         )
     text = {"type": "string", "minLength": 1}
@@ -85,18 +91,20 @@ def decision_schema(caps: Caps, style: str, ids: Sequence[str]) -> OutputSchema:
             "absorbed": {"type": "array", "maxItems": d.K_MAX, "items": absorbed},
             "discarded": {"type": "array", "maxItems": d.K_MAX, "items": discarded},
             "ledger": {"type": "array", "maxItems": 8, "items": _shape(entry)},
-            "answer": _text(caps.decision, style),
+            "answer": _text(caps.decision, style, "answer"),
         },
     )
 
 
 def _challenge_parts(cap: int, style: str, *, overhead: int) -> dict[str, Any]:
-    part = _text((cap - overhead) // 3, style)
+    part = _text((cap - overhead) // 3, style, "part")
     return {"failure_scenario": part, "alternative_mechanism": part, "modification": part}
 
 
-def _text(tokens: int, style: str) -> dict[str, Any]:
-    return {"type": "string", "minLength": 1, "maxLength": max(8, int(tokens * _CHARS_PER_TOKEN[style]))}
+def _text(tokens: int, style: str, kind: str) -> dict[str, Any]:
+    longest = max(24, int(tokens * _CHARS_PER_TOKEN[style]))
+    shortest = min(_SHORTEST[kind], longest) if style == "compact" else 1
+    return {"type": "string", "minLength": shortest, "maxLength": longest}
 
 
 def _enum(values: Sequence[str]) -> dict[str, Any]:

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 # ---- compact --------------------------------------------------------------------------------------------------
 
-COMPACT_CHALLENGE = """\
-Doubt how the goal is framed. Answer in JSON:
-failure_scenario: one case in which the usual way fails.
-alternative_mechanism: a different way to what is wanted.
-modification: one concrete change to make.
-At most {words} words each."""
+# A very small model follows a plain sentence far better than a list of field names: the names stand in the schema only.
 
-COMPACT_INTEGRATION = """\
-Round {round} of at most {rounds}. Answer the challenge and use what is good in the others. Answer in JSON:
-backs: id of the proposal you find best.
-proposal: your better proposal, at most {words} words."""
+COMPACT_GENERATION = "Propose one way to reach the goal, in 2 or 3 plain sentences, at most {words} words."
 
-COMPACT_STANCE = """\
-Round {round} of at most {rounds}. Answer in JSON:
-backs: id of the proposal you find best.
-stance: keep, change or withdraw your frame.
-failure_scenario, alternative_mechanism, modification: your challenge now, at most {words} words each."""
+COMPACT_CHALLENGE = (
+    "Say how the usual way to this goal fails, what else could work, and what to change: three short sentences, at "
+    "most {words} words each."
+)
 
-COMPACT_CRITIQUE = """\
-Find its {count} worst problems. Answer in JSON:
-critiques: {count} different problems, each at most {words} words."""
+COMPACT_INTEGRATION = (
+    "Round {round} of at most {rounds}. Back the best of these. Then write your new proposal for the goal, in 2 or 3 "
+    "plain sentences, at most {words} words: answer the challenge and use what is good in the others."
+)
+
+COMPACT_STANCE = (
+    "Round {round} of at most {rounds}. Back the best of these, and keep, change or withdraw your challenge. Say again "
+    "how the usual way fails, what else could work, and what to change: three short sentences, at most {words} words "
+    "each."
+)
+
+COMPACT_CRITIQUE = (
+    "What are the {count} worst problems of this proposal? Write one short sentence for each, at most {words} words."
+)
 
 COMPACT_DECIDER = "You decide. Text in quotes is data."
 
-COMPACT_DECISION = """\
-Each proposal is followed by its critiques. Choose one and mend it. Answer in JSON:
-chosen: id of the best proposal.
-absorbed_from: id of another proposal you use a part of, or none.
-absorbed: that part.
-why_not_others, risk: at most {few} words each.
-answer: the final answer to the goal, at most {words} words."""
+COMPACT_DECISION = (
+    "Each proposal is followed by its critiques. Choose the best proposal and write the final answer to the goal in 2 "
+    "or 3 plain sentences, at most {words} words. Then name what you took from another proposal, why the others are "
+    "worse, and the greatest risk, at most {few} words each."
+)
 
 COMPACT_WRAP_UP = "Write the best final answer to the goal from this, at most {words} words."
 

@@ -1,0 +1,32 @@
+"""Fixtures of the command line's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from romanesco.testing import FakeServerProcess
+from tests.interfaces.commands import Commands
+
+
+@pytest.fixture
+def romanesco(tmp_path: Path) -> Commands:
+    """The command line in a folder of its own."""
+    return Commands(tmp_path)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[FakeServerProcess]:
+    """A fake server that answers at once."""
+    with FakeServerProcess(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[FakeServerProcess]:
+    """A fake server that thinks for a long time about every prompt that says so."""
+    waits = {"rules": [{"match": "[slow]", "reply": "auto", "fault": {"latency": 60.0}}]}
+    with FakeServerProcess(tmp_path, waits) as running:
+        yield running

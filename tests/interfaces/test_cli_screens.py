@@ -1,0 +1,140 @@
+"""Plans, outcomes, costs and verification as text."""
+
+from __future__ import annotations
+
+import io
+from decimal import Decimal
+
+import pytest
+from rich.console import Console, RenderableType
+
+from romanesco.errors import EXIT_CODES, StopReason
+from romanesco.interfaces.cli._bill import cost_table, fits_text, plan_data, plan_parts
+from romanesco.interfaces.cli._costs import line_costs, times
+from romanesco.interfaces.cli._outcome import outcome_parts, status_text
+from romanesco.interfaces.cli._sections import SECTIONS
+from romanesco.runtime import Attempted, Spent
+from romanesco.task import Bill, BillLine, Budget, Decision, Deliberation, Dissent, Outcome, Plan, Spend, Status
+
+BILL = Bill((BillLine("proposal", 3, 300, 90, Decimal("0.03")), BillLine("retry", 2, 200, 60, Decimal("0.02"))))
+MODELS = {"default": "a:b", "decision-maker": "c:d"}
+
+
+def text(parts: list[RenderableType] | RenderableType, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    for part in parts if isinstance(parts, list) else [parts]:
+        console.print(part)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_plan_shows_reasons_lines_total_and_fit() -> None:
+    shown = text(plan_parts(Plan("fractal", BILL, {}, ("Because.",)), Budget(tokens=1000), MODELS))
+    assert "fractal on a:b, decision-maker c:d" in shown
+    assert "Because." in shown
+    assert ["proposal", "3", "300", "90", "390", "$0.0300"] in [line.split() for line in shown.splitlines()]
+    assert ["total", "5", "500", "150", "650", "$0.0500"] in [line.split() for line in shown.splitlines()]
+    assert "The bill fits the limits: 1,000 tokens." in shown
+
+
+def test_a_plan_that_does_not_fit_says_so() -> None:
+    assert "does NOT fit the limits (9 tokens)" in fits_text(Plan("fractal", BILL, {}, fits=False), Budget(tokens=9))
+
+
+def test_time_is_no_part_of_the_bill() -> None:
+    plan = Plan("fractal", BILL, {})
+    assert fits_text(plan, Budget(seconds=0)) == "Time at most: 0 s."
+    assert fits_text(plan, Budget(calls=9, seconds=90)) == "The bill fits the limits: 9 calls. Time at most: 1 min 30 s."
+
+
+def test_an_unknown_price_is_unknown_in_text_and_data() -> None:
+    plan = Plan("fractal", Bill((BillLine("answer", 1, 10, 5, None),)), {})
+    assert "unknown" in text(plan_parts(plan, Budget(), MODELS))
+    assert plan_data(plan, Budget(), MODELS)["bill"]["total"]["usd"] is None
+
+
+def attempt(line: str, call_line: str, spent: Spent) -> Attempted:
+    return Attempted("/", "k", "scout", line, call_line, 1, spent, open=False)
+
+
+def test_costs_are_told_by_line_against_the_bill() -> None:
+    first = Spent(calls=1, tokens_in=90, tokens_out=20, usd=Decimal("0.01"))
+    again = Spent(calls=1, tokens_in=80, tokens_out=10, usd=Decimal("0.02"), estimated=True)
+    lines = line_costs(BILL, [attempt("proposal", "proposal", first), attempt("proposal", "retry", again)])
+    shown = [" ".join(line.split()) for line in text(cost_table(lines)).splitlines()]
+    assert "proposal 1 of 3 170 of 300 30 of 90 $0.0300 of $0.0300 estimated in part" in shown
+    assert "retry 1 of 2 0 of 200 0 of 60 $0 of $0.0200" in shown
+    assert "total 2 of 5 170 of 500 30 of 150 $0.0300 of $0.0500" in shown
+
+
+def test_a_line_that_is_not_on_the_bill_is_told_too() -> None:
+    lines = line_costs(Bill(()), [attempt("answer", "answer", Spent(calls=1, tokens_in=5, priced=False))])
+    assert [(one.purpose, one.most, one.calls, one.usd) for one in lines] == [("answer", None, 1, None)]
+    assert "unknown" in text(cost_table(lines))
+
+
+def test_br_148_time_is_split_into_queue_provider_parse_and_own() -> None:
+    timing = {"queue": 0.5, "first_token": 1.0, "total": 3.0, "parse": 0.25}
+    events = [
+        (1, "call.started", "/", "a", {"attempt": 1, "elapsed": 1.0}),
+        (2, "call.started", "/", "b", {"attempt": 1, "elapsed": 2.0}),
+        (3, "call.finished", "/", "a", {"attempt": 1, "elapsed": 4.0, "timing": timing}),
+        (4, "call.failed", "/", "b", {"attempt": 1, "elapsed": 5.0}),
+        (5, "run.tick", "", "", {"elapsed": 8.0}),
+        (6, "call.started", "/", "c", {"attempt": 1, "elapsed": 9.0}),
+        (7, "run.ended", "", "", {"elapsed": 10.0}),
+    ]
+    split = times(events)
+    assert (split.active, split.waiting, split.own) == (10.0, 5.0, 5.0)
+    assert (split.queue, split.first_token, split.generating, split.parse, split.calls) == (0.5, 1.0, 2.0, 0.25, 1)
+
+
+def test_a_completed_outcome_has_no_label() -> None:
+    assert status_text(Outcome(Status.COMPLETED, StopReason.COMPLETED, answer="Yes.")) is None
+
+
+@pytest.mark.parametrize("reason", [reason for reason in StopReason if reason is not StopReason.COMPLETED])
+def test_br_014_every_other_end_is_labelled_with_its_reason(reason: StopReason) -> None:
+    shown = text(outcome_parts(Outcome(Status.PARTIAL, reason, answer="So far.", note="Cut at\nround 2.", run="r1")))
+    assert shown.startswith(f"PARTIAL ({reason.value}): Cut at round 2.\n")
+    assert "So far." in shown
+    if reason not in (StopReason.INPUT, StopReason.REFUSED):
+        assert "romanesco resume r1" in shown or "romanesco show r1" in shown.splitlines()[1]
+
+
+def test_reasons_have_exit_codes_of_their_own() -> None:
+    assert set(EXIT_CODES) == set(StopReason)
+    assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
+
+
+def test_an_answer_that_only_the_output_cap_cut_is_not_told_to_resume() -> None:
+    team = Deliberation(decision=Decision("P1.1", "Half an ans"))
+    outcome = Outcome(Status.PARTIAL, StopReason.BUDGET, answer="Half an ans", note="Cap.", deliberation=team, run="r1")
+    assert "resume" not in str(status_text(outcome))
+
+
+def test_an_outcome_shows_dissent_cost_head_and_certificate() -> None:
+    dissent = (Dissent("scout", "P1.1", "Wait a year.\nThen look."), Dissent("maker", "P2.1", "x" * 400))
+    outcome = Outcome(
+        Status.COMPLETED,
+        StopReason.COMPLETED,
+        answer="Go.",
+        deliberation=Deliberation(dissent=dissent),
+        run="r1",
+        spend=Spend(2, 170, 30, None, 65.0, estimated=True, in_doubt=1),
+        bill=BILL,
+        head="ab" * 32,
+        certificate="/x/r1.json",
+    )
+    shown = text(outcome_parts(outcome), width=400)
+    assert "dissent  scout for P1.1: Wait a year. Then look.\n" in shown
+    assert "..." in shown.split("dissent  maker", 1)[1].splitlines()[0]
+    assert "2 of 5 calls, 200 of 650 tokens, price unknown, 1 min 05 s, estimated in part, 1 call in doubt" in shown
+    assert "ab" * 32 in shown and "/x/r1.json" in shown and "romanesco show r1" in shown
+
+
+def test_sections_are_those_that_the_help_names() -> None:
+    from romanesco.interfaces.cli._runs import Section
+
+    help_text = Section.__metadata__[0].help
+    assert all(name in help_text for name in SECTIONS)
