@@ -49,6 +49,7 @@ class Commands:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._started: list[subprocess.Popen[str]] = []
         self.home = folder / "home"
         package = folder / "packages" / "romanesco_test_topologies-1.dist-info"
         package.mkdir(parents=True)
@@ -82,8 +83,8 @@ class Commands:
         return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     def start(self, *words: str | Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """Start a command. ``finish`` ends it."""
-        return subprocess.Popen(
+        """Start a command. ``finish`` waits for it."""
+        process = subprocess.Popen(
             self.line(*words),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -93,6 +94,15 @@ class Commands:
             text=True,
             encoding="utf-8",
         )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End what still runs, for example after a failed test."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
 
     @staticmethod
     def line(*words: str | Path) -> list[str]:

@@ -12,9 +12,11 @@ from tests.interfaces.commands import Commands
 
 
 @pytest.fixture
-def romanesco(tmp_path: Path) -> Commands:
+def romanesco(tmp_path: Path) -> Iterator[Commands]:
     """The command line in a folder of its own."""
-    return Commands(tmp_path)
+    commands = Commands(tmp_path)
+    yield commands
+    commands.close()
 
 
 @pytest.fixture

@@ -142,9 +142,15 @@ class Session:
     async def _supervised(self) -> Outcome:
         run, over = self._run, asyncio.Event()
         run.stopwatch.start()
-        supervisor = asyncio.ensure_future(supervise(run, self._parts.store, over))
+        solving = asyncio.ensure_future(self._solve())
+        supervisor = asyncio.ensure_future(supervise(run, self._parts.store, over, solving.cancel))
         try:
-            return await self._solve()
+            return await solving
+        except asyncio.CancelledError:
+            stopped, mine = run.stops.mark("/"), asyncio.current_task()
+            if stopped is None or mine is None or mine.cancelling():
+                raise
+            return cut_short(run.offers.get("/"), stopped)  # its topology did not end by itself
         finally:
             run.stopwatch.stop()
             over.set()

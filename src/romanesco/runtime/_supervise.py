@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import to_json
@@ -19,28 +20,33 @@ if TYPE_CHECKING:
 POLL = 0.2
 """Seconds between two looks into the inbox."""
 
+GRACE = 5.0
+"""Seconds that the topology of a stopped run gets to end by itself. No request is made in them."""
+
 TICK = 5.0
 """Active seconds after which a run that journals nothing else writes down how long it has been active."""
 
 
-async def supervise(run: RunContext, store: Store, over: asyncio.Event) -> None:
+async def supervise(run: RunContext, store: Store, over: asyncio.Event, abandon: Callable[[], object]) -> None:
     """Watch over a run until it is over. A run that can't be watched over any more is stopped.
 
     Args:
         run: The run.
         store: Where its inbox is.
         over: Set when the run's work is done; commands that came too late are answered then.
+        abandon: Ends a topology that was stopped and goes on waiting for something of its own.
     """
     try:
-        await _watch(run, store, over)
+        await _watch(run, store, over, abandon)
     except Exception as error:
         reason = error.reason if isinstance(error, RomanescoError) else StopReason.INTERNAL
         await run.stops.stop("/", f"Nobody can stop or watch this run any more: {error}", reason)
         raise
 
 
-async def _watch(run: RunContext, store: Store, over: asyncio.Event) -> None:
+async def _watch(run: RunContext, store: Store, over: asyncio.Event, abandon: Callable[[], object]) -> None:
     ticked = run.stopwatch.elapsed
+    stopped_at: float | None = None
     while True:
         last = over.is_set()
         for command in await store.take(run.spec.run):
@@ -51,6 +57,10 @@ async def _watch(run: RunContext, store: Store, over: asyncio.Event) -> None:
         if left is not None and left <= 0:
             what = f"The run's time is used up: {run.stopwatch.elapsed:.1f} s of {run.seconds} s"
             await run.stops.stop("/", what, StopReason.DEADLINE)
+        if stopped_at is None and run.stops.mark("/") is not None:
+            stopped_at = run.clock()
+        if stopped_at is not None and run.clock() - stopped_at >= GRACE:
+            abandon()
         elapsed = run.stopwatch.elapsed
         if elapsed - ticked >= TICK:
             ticked = elapsed

@@ -222,7 +222,8 @@ def outcomes(rng: random.Random, state: State, actions: tuple[Action, ...]) -> l
     for action in actions:
         if isinstance(action, Measure):
             ratio = rng.choice([None, 0.1, 0.7, 2.0])
-            events.append(rng.choice([Measured(ratio, 0.0), Measured(ratio, 9.0), Exhausted("embedder", "run")]))
+            results: list[Event] = [Measured(ratio, 0.0), Measured(ratio, 9.0), Exhausted("embedder", "run")]
+            events.append(rng.choice(results))
         elif isinstance(action, Query):
             events.append(Answered())
         elif isinstance(action, Route):

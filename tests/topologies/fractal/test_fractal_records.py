@@ -47,6 +47,8 @@ def test_only_a_proven_statement_is_a_fact() -> None:
 def test_the_headline_is_the_first_sentence() -> None:
     entry = headline("  Sell to teams. Then grow.", "P1.1", "anna", 1)
     assert (entry.kind, entry.text, entry.evidence) == ("claim", "Sell to teams.", ("P1.1",))
+    assert headline("1. Sell to teams.\n2. Grow.", "P1.1", "anna", 1).text == "Sell to teams."
+    assert headline("Wait. See.", "P1.1", "anna", 1).text == "Wait."
 
 
 def test_duplicates_are_told_by_their_words() -> None:

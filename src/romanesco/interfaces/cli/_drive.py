@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -153,6 +154,7 @@ def print_outcome(outcome: Outcome, screen: Screen) -> None:
         return
     label = status_text(outcome)
     if label is not None:
-        screen.err.print(label, soft_wrap=True)
+        with contextlib.suppress(OSError):  # nobody reads it: the exit status still tells
+            screen.err.print(label, soft_wrap=True)
     if outcome.answer:
         screen.text(outcome.answer)

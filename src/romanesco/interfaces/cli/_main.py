@@ -45,8 +45,8 @@ def _run(words: list[str], debug: bool) -> int:
     try:
         status = app(words, prog_name="romanesco", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        raise
+    except (BrokenPipeError, SystemExit) as error:
+        raise BrokenPipeError from error  # typer exits by itself for this one thing only
     except Exception as error:  # noqa: BLE001 - the outermost frame: every fault becomes one line and a status
         if debug:
             import traceback

@@ -40,12 +40,14 @@ class Screen:
         quiet: Only the result.
         out: For the result.
         err: For progress and messages.
+        deaf: Nobody reads the messages any more.
     """
 
     json: bool = False
     quiet: bool = False
     out: Console = field(default_factory=lambda: make_console(sys.stdout))
     err: Console = field(default_factory=lambda: make_console(sys.stderr))
+    deaf: bool = False
 
     @property
     def live(self) -> bool:
@@ -62,12 +64,12 @@ class Screen:
 
     def say(self, message: RenderableType) -> None:
         """Write a message beside the result, unless only the result is wanted. A closed stderr is no reason to stop."""
-        if self.quiet:
+        if self.quiet or self.deaf:
             return
         try:
             _print(self.err, message)
         except OSError:
-            self.quiet = True
+            self.deaf = True
 
     def result(self, data: Callable[[], Any], render: Callable[[], list[RenderableType]]) -> None:
         """Write the result: as JSON if that is wanted, else as text."""

@@ -17,8 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from romanesco.task import DiversityPoint
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Vector = Sequence[float]
 Round = Sequence[Vector] | None
@@ -95,10 +100,11 @@ def _ratio(shares: Sequence[float | None], switch: str) -> float | None:
     return latest / reference
 
 
-def _units(vectors: Sequence[Vector]):  # type: ignore[no-untyped-def]  # numpy is imported lazily
+def _units(vectors: Sequence[Vector]) -> NDArray[np.float64]:
     import numpy as np
 
     if not usable(vectors):
         raise ValueError("a vector has no finite length above zero")
     matrix = np.asarray(vectors, dtype=np.float64)
-    return matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+    units: NDArray[np.float64] = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+    return units

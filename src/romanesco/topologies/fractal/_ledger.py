@@ -12,6 +12,7 @@ _WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _SHORTEST_QUOTE = 12
 _HEADLINE = 240
+_SHORTEST_SENTENCE = 3  # words: "1." is no sentence
 
 
 def quoted(quote: str, source: str, sources: Sequence[Source]) -> bool:
@@ -38,8 +39,10 @@ def evidence_entries(
 
 
 def headline(text: str, proposal: str, member: str, round: int) -> LedgerEntry:
-    """A proposal's first sentence as a claim: what it says must be done."""
-    return LedgerEntry("claim", _SENTENCE.split(text.strip(), 1)[0][:_HEADLINE], member, round, (proposal,))
+    """A proposal's first sentence of at least three words as a claim: what it says must be done."""
+    sentences = _SENTENCE.split(" ".join(text.split()))
+    first = next((one for one in sentences if len(one.split()) >= _SHORTEST_SENTENCE), sentences[0])
+    return LedgerEntry("claim", first[:_HEADLINE], member, round, (proposal,))
 
 
 def fresh(ledger: Sequence[LedgerEntry], candidates: Iterable[LedgerEntry]) -> list[LedgerEntry]:

@@ -17,7 +17,6 @@ from romanesco.topologies.fractal._members import Members
 from romanesco.topologies.fractal._minutes import Heard, Minutes, backing, best, deliberation
 from romanesco.topologies.fractal._outcome import outcome
 from romanesco.topologies.fractal._params import params_from_json
-from romanesco.topologies.fractal._plan import deal
 from romanesco.topologies.fractal._requests import Requests
 from romanesco.topologies.fractal._state import (
     Action,
@@ -32,6 +31,7 @@ from romanesco.topologies.fractal._state import (
     Switch,
 )
 from romanesco.topologies.fractal._stopping import needed
+from romanesco.topologies.fractal._team import deal
 
 if TYPE_CHECKING:
     from romanesco.runtime import Scope

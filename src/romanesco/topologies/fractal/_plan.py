@@ -7,25 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from romanesco.errors import InputError, PlanRefused
-from romanesco.personas import (
-    EVALUATORS,
-    FRAME_CHALLENGER,
-    GENERATORS,
-    Ensemble,
-    Persona,
-    builtin_personas,
-    load_personas,
-    render_payload,
-    select_ensemble,
-    split,
-)
-from romanesco.task import Bill, Plan, Source, Task
+from romanesco.models import Message, ModelRequest
+from romanesco.personas import Persona, builtin_personas, load_personas
+from romanesco.task import Bill, Plan, Task
 from romanesco.topologies._billing import FILLER, CallBound, excess, room, shown
 from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal._bill import NodeCalls, bill, node_calls
 from romanesco.topologies.fractal._params import Params, parse_params
 from romanesco.topologies.fractal._requests import Requests
 from romanesco.topologies.fractal._state import DECISION_MAKER
+from romanesco.topologies.fractal._team import best_team, coverage, deal, styled
 
 if TYPE_CHECKING:
     from romanesco.runtime import PlanningDesk
@@ -62,6 +53,7 @@ async def make_plan(task: Task, desk: PlanningDesk) -> Plan:
     asked = parse_params(task.params)
     planner = _Planner(task, desk, asked)
     sizes = [asked.k] if "k" in task.params else list(range(asked.k, d.K_MIN - 1, -1))
+    await planner.check_goal()
     drafts = await planner.drafts(sizes)
     fitting = [draft for draft in drafts if draft.overflow()[0] <= 0]
     if not fitting:
@@ -126,11 +118,26 @@ class _Planner:
     desk: PlanningDesk
     asked: Params
 
+    async def check_goal(self) -> None:
+        """Refuse a goal that fills the window by itself, with one count instead of dozens of a huge text."""
+        model = self.desk.model(DECISION_MAKER)
+        window = await self.desk.window(model)
+        limit = d.UNKNOWN_WINDOW if window is None else window
+        request = ModelRequest(model, (Message("user", self.task.goal),), max_output_tokens=1)
+        needs = room(request, await self.desk.count(request))
+        if needs > limit:
+            raise PlanRefused(
+                f"The goal alone is larger than the window of {model}",
+                value=f"{needs:,} tokens",
+                limit=f"{limit:,} tokens",
+                advice="Shorten the goal; long texts go into --source files, which are shared out among the members.",
+            )
+
     async def draft(self, k: int) -> Draft:
         """A node with ``k`` proposers, whether or not it fits."""
         params, reasons = self._ensemble(replace(self.asked, k=k))
         windows = await self._windows(params)
-        params, why = _styled(params, windows)
+        params, why = styled(params, windows)
         requests = Requests(self.task.goal, params, tuple(source.name for source in self.task.sources))
         params, payloads, told = await self._payloads(params, requests, windows)
         calls = await node_calls(replace(requests, params=params), self.desk, payloads)
@@ -159,7 +166,7 @@ class _Planner:
 
     def _ensemble(self, params: Params) -> tuple[Params, list[str]]:
         library = load_personas(params.personas) if params.personas else builtin_personas()
-        ensemble = _best_team(library, params)
+        ensemble = best_team(library, params)
         distance = ensemble.min_distance
         names = ", ".join(persona.id for persona in ensemble.proposers)
         told = "unknown" if distance is None else f"{distance:.2f}"
@@ -190,7 +197,7 @@ class _Planner:
             payloads = deal(params, sources, chars)
             worst = min([await self._share_that_fits(requests, one, payloads[one.id], windows) for one in params.team])
             if worst >= 1.0:
-                return replace(params, payload_chars=chars), payloads, [_coverage(params, sources, chars)]
+                return replace(params, payload_chars=chars), payloads, [coverage(params, sources, chars)]
             longest = max(len(text) for text in payloads.values())
             chars = int(min(chars - 1, longest * worst * 0.97))
         raise PlanRefused(
@@ -259,69 +266,3 @@ class _Planner:
         except InputError:
             return False
         return plan.fits
-
-
-def _best_team(library: Mapping[str, Persona], params: Params) -> Ensemble:
-    """The personas the user asks for, the paper's generators where seats are left, then the most dispersed others.
-
-    If the paper's generators keep the ensemble below ``delta``, which a user's own biases can do, only the Frame
-    Challenger among them is kept.
-    """
-    seated = {FRAME_CHALLENGER, *params.members, *(p.id for p in library.values() if p.mandatory)}
-    if params.evaluators_propose:
-        seated |= set(EVALUATORS)
-    named = [one for one in GENERATORS if one not in seated][: max(0, params.k - len(seated))]
-    with_named = _select(library, params, (*params.members, *named), stop=False)
-    if with_named.admissible:
-        return with_named
-    return _select(library, params, params.members, stop=True)
-
-
-def _select(library: Mapping[str, Persona], params: Params, required: Sequence[str], *, stop: bool) -> Ensemble:
-    return select_ensemble(
-        library,
-        k=params.k,
-        delta=params.delta,
-        required=required,
-        evaluators_propose=params.evaluators_propose,
-        on_inadmissible="stop" if stop and params.on_inadmissible == "stop" else "go-on",
-    )
-
-
-def deal(params: Params, sources: Sequence[Source], chars: int) -> dict[str, str]:
-    """Each proposer's payload as it stands in its prompt."""
-    payloads = split(sources, [persona.id for persona in params.team], budget_chars=chars)
-    return {member: render_payload(excerpts) for member, excerpts in payloads.by_member.items()}
-
-
-def _coverage(params: Params, sources: Sequence[Source], chars: int) -> str:
-    payloads = split(sources, [persona.id for persona in params.team], budget_chars=chars)
-    covered, overlap = payloads.text_coverage or 0.0, payloads.overlap or 0.0
-    left_out = f", left out in part: {', '.join(clip.source for clip in payloads.clipped)}" if payloads.clipped else ""
-    return f"Sources: {covered:.0%} of the text reaches somebody, {overlap:.0%} of that several members{left_out}."
-
-
-def _styled(params: Params, windows: Mapping[str, int | None]) -> tuple[Params, str]:
-    """Style and caps by the smallest window, where the user did not set them."""
-    window = min(d.UNKNOWN_WINDOW if window is None else window for window in windows.values())
-    size = "compact" if window <= d.COMPACT_WINDOW else "medium" if window <= d.MEDIUM_WINDOW else "full"
-    style = params.style or ("compact" if size == "compact" else "full")
-    if style == "full" and size == "compact":
-        size = "medium"
-    if style == "compact":
-        size = "compact"
-    proposal, critique, decision = d.CAPS[size]
-    temperature = params.decision_temperature
-    params = replace(
-        params,
-        style=style,
-        proposal_tokens=params.proposal_tokens or proposal,
-        critique_tokens=params.critique_tokens or critique,
-        decision_tokens=params.decision_tokens or decision,
-        decision_temperature=temperature if temperature is not None else d.DECISION_TEMPERATURE[style],
-    )
-    caps = params.caps
-    return params, (
-        f"{style.capitalize()} prompts for a window of {window:,} tokens: proposals of at most {caps.proposal} tokens, "
-        f"critiques {caps.critique}, decision {caps.decision}."
-    )

@@ -1,0 +1,188 @@
+"""Bad input: one line that says what, value, limit and what to do; a status of its own; nothing spent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from romanesco.interfaces.cli import main
+from romanesco.testing import FakeServerProcess
+from tests.interfaces.commands import Commands, Done
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Inside:
+    """The command line in this process: the same code without the start of an interpreter."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.endswith("_API_KEY")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ROMANESCO_HOME", str(tmp_path / "home"))
+    return Inside(capfd)
+
+
+class Inside:
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
+
+    def __call__(self, *words: str | Path) -> Done:
+        code = main(list(map(str, words)))
+        out, err = self._capture.readouterr()
+        return Done(code, out, err)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("run", ""), 2, "The goal is empty"),
+        (("run", "  \n "), 2, "The goal is empty"),
+        (("run", "a\x00b"), 2, "The goal is not text"),
+        (("run", "Hi", "--goal-file", "x"), 2, "The goal is given twice"),
+        (("run", "--goal-file", "missing.txt"), 2, "The goal can't be read"),
+        (("run", "Hi", "--source", "missing.txt"), 2, "The source can't be read"),
+        (("run", "Hi", "-m", "nonsense"), 2, "names no provider"),
+        (("run", "Hi", "-m", "nobody:model"), 2, "No provider is called 'nobody'"),
+        (("run", "Hi", "-m", "openai:gpt-5-mini"), 6, "Set the environment variable OPENAI_API_KEY"),
+        (("run", "Hi", "-m", "http://127.0.0.1:1/v1#m"), 6, "Start the server or correct the base URL"),
+        (("run", "Hi", "--topology", "nonsense"), 2, "No topology of that name; got nonsense; limit"),
+        (("run", "Hi", "--k", "2"), 2, "got 2; limit a whole number from 3 to 5"),
+        (("run", "Hi", "--k", "6"), 2, "got 6; limit a whole number from 3 to 5"),
+        (("run", "Hi", "--rounds", "0"), 2, "got 0; limit a whole number from 1"),
+        (("run", "Hi", "--k", "three"), 2, "--k is wrong; got 'three'"),
+        (("run", "Hi", "--tokens", "-1"), 2, "--tokens is wrong; got '-1'; limit a whole number, 0 or more"),
+        (("run", "Hi", "--usd", "-0.5"), 2, "--usd is wrong; got '-0.5'"),
+        (("run", "Hi", "--usd", "NaN"), 2, "--usd is wrong; got 'NaN'"),
+        (("run", "Hi", "--minutes", "inf"), 2, "--minutes is wrong; got 'inf'"),
+        (("run", "Hi", "--calls", "1e3"), 2, "--calls is wrong; got '1e3'"),
+        (("run", "Hi", "--param", "x"), 2, "limit NAME=VALUE"),
+        (("run", "Hi", "--param", "colour=red"), 2, "no such parameter; got 'colour'"),
+        (("run", "Hi", "--param", "k=3", "--k", "4"), 2, "The parameter k is given twice"),
+        (("run", "Hi", "--nonsense"), 2, "No such option: --nonsense"),
+        (("nonsense",), 2, "No such command 'nonsense'"),
+        (("show",), 2, "Missing argument 'RUN'"),
+        (("show", "nonsense"), 2, "No such run; got nonsense"),
+        (("show", "last"), 2, "No such run; got last"),
+        (("show", "last", "--section", "nonsense"), 2, "limit answer, decision"),
+        (("resume", "nonsense"), 2, "No such run"),
+        (("stop", "nonsense/child"), 2, "No such run"),
+        (("answer", "nonsense", "yes"), 2, "No such run"),
+        (("answer", "nonsense", "a", "b", "c"), 2, "Quote it"),
+        (("budget", "nonsense"), 2, "No limit is given"),
+        (("budget", "nonsense", "--tokens", "x"), 2, "--tokens is wrong; got 'x'"),
+        (("replay", "nonsense"), 2, "No such run"),
+        (("verify", "nonsense"), 2, "No such run"),
+        (("verify", "x", "--certificate", "missing.json"), 2, "The certificate can't be read"),
+        (("export", "nonsense"), 2, "No such run"),
+        (("runs", "--limit", "-1"), 2, "--limit is wrong; got '-1'"),
+    ],
+    ids=lambda value: " ".join(value)[:40].replace("\x00", "0") if isinstance(value, tuple) else "",
+)
+def test_wrong_words(inside: Inside, words: tuple[str, ...], code: int, said: str) -> None:
+    done = inside(*words)
+    assert (done.code, done.out) == (code, "")
+    assert said in done.error
+
+
+def test_a_binary_source_is_refused(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / "data.bin").write_bytes(bytes(range(256)) * 9)
+    assert inside("run", "Hi", "--source", "data.bin").error.startswith("The source is not a text file; got data.bin")
+    assert inside("run", "--goal-file", "data.bin").error.startswith("The goal is not UTF-8 text; got data.bin")
+
+
+def test_a_budget_below_the_cheapest_plan_is_refused(inside: Inside, server: FakeServerProcess) -> None:
+    for limit in (("--tokens", "0"), ("--tokens", "100"), ("--calls", "0")):
+        done = inside("run", "Hi", "-m", f"{server.url}#fake", *limit)
+        assert done.code == 7
+        assert "smaller than the cheapest plan's bill" in done.error
+    assert not server.ledger.requests
+
+
+def test_money_cannot_be_limited_where_the_price_is_unknown(inside: Inside, server: FakeServerProcess) -> None:
+    done = inside("run", "Hi", "-m", f"{server.url}#fake", "--usd", "0.5")
+    assert done.code == 2
+    assert "price" in done.error and "--tokens" in done.error
+
+
+def test_zero_minutes_end_at_once_with_a_status_of_their_own(inside: Inside, server: FakeServerProcess) -> None:
+    done = inside("run", "Hi", "-m", f"{server.url}#fake", "--minutes", "0", "--id", "r")
+    assert done.code == 4
+    assert done.out.startswith("EXPIRED (deadline): ")
+    assert "romanesco resume r --minutes N" in done.out
+    assert not server.ledger.requests
+
+
+def test_a_goal_of_a_megabyte_is_refused_with_what_would_fit(inside: Inside, server: FakeServerProcess) -> None:
+    Path("goal.txt").write_text("why " * 250_000, encoding="utf-8")
+    done = inside("run", "--goal-file", "goal.txt", "-m", f"{server.url}#fake")
+    assert done.code == 7
+    assert "shorten the goal" in done.error
+    assert not server.ledger.requests
+
+
+def test_an_id_is_taken_once(inside: Inside, server: FakeServerProcess) -> None:
+    words = ("run", "Hi", "--topology", "single", "-m", f"{server.url}#fake", "--id", "taken")
+    assert inside(*words).code == 0
+    done = inside(*words)
+    assert done.code != 0 and "taken" in done.error
+    assert len(server.ledger.requests) == 1
+
+
+def test_an_abbreviation_that_fits_two_runs_names_them(inside: Inside, server: FakeServerProcess) -> None:
+    for name in ("twin-a", "twin-b"):
+        inside("run", "Hi", "--topology", "single", "-m", f"{server.url}#fake", "--id", name)
+    done = inside("show", "twin")
+    assert done.code == 2
+    assert "2 runs start with twin; limit twin-b, twin-a" in done.error
+
+
+def test_a_folder_that_cannot_be_written(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("ROMANESCO_HOME", str(tmp_path / "file" / "home"))
+    for words in (("runs",), ("run", "Hi", "--topology", "single")):
+        done = inside(*words)
+        assert done.code == 8
+        assert str(tmp_path / "file") in done.error
+
+
+def test_a_file_that_is_no_journal(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "journal.db").write_bytes(b"this is not a database at all, not even nearly" * 50)
+    for words in (("runs",), ("show", "last"), ("verify", "x"), ("run", "Hi", "--topology", "single")):
+        done = inside(*words)
+        assert done.code == 8
+        assert "journal" in done.error
+
+
+def test_a_wrong_setting_names_its_source(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROMANESCO_CONCURRENCY", "many")
+    done = inside("run", "Hi")
+    assert done.code == 2
+    assert "concurrency" in done.error and "ROMANESCO_CONCURRENCY" in done.error
+    monkeypatch.delenv("ROMANESCO_CONCURRENCY")
+    (tmp_path / "romanesco.toml").write_text("colour = 1\n", encoding="utf-8")
+    assert "got colour" in inside("runs").error
+
+
+def test_without_a_goal_and_with_a_terminal_an_example_is_given(romanesco: Commands) -> None:
+    done = romanesco("run", stdin="")
+    assert done.code == 2
+    assert "The goal is empty" in done.error
+
+
+def test_debug_shows_the_trace_and_the_line(inside: Inside) -> None:
+    for words in (("show", "nonsense", "--debug"), ("--debug", "show", "nonsense")):
+        done = inside(*words)
+        assert done.code == 2
+        assert "Traceback" in done.err
+        assert done.err.rstrip().splitlines()[-1].startswith("error: No such run")
+
+
+def test_an_unexpected_fault_is_one_line(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by\nnothing")
+
+    monkeypatch.setattr("romanesco._config.load_config", broken)
+    done = inside("config")
+    assert done.code == 1
+    assert done.error.startswith("unexpected ZeroDivisionError: by nothing.") and "--debug" in done.error
