@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 import romanesco
-from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Tree
+from romanesco import BudgetExceeded
+from romanesco.journal import SQLiteStore
+from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Scenario, Tree
 from tests.runtime.checks import check_run, finished_keys, kinds, open_keys, prompt_of, verified
 from tests.runtime.processes import Child, Forker
+from tests.runtime.steer import requests
 from tests.support import config_in, events_of
 
 SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -138,8 +141,6 @@ async def test_br_034_spend_before_the_kill_counts_against_the_limit(jobs: Forke
 
 
 async def test_br_055_a_killed_run_is_not_owned_and_not_ended(jobs: Forker, tmp_path: Path) -> None:
-    from romanesco.journal import SQLiteStore
-
     folder, config = tmp_path / "r", config_in(tmp_path / "r")
     killer = Killer(2, 0)
     async with FakeServer(killer) as server:
@@ -155,3 +156,24 @@ async def test_br_055_a_killed_run_is_not_owned_and_not_ended(jobs: Forker, tmp_
         assert other.status is romanesco.Status.COMPLETED
         assert len(server.ledger.requests) == requests + 3  # BR-053: nobody continued the killed run by himself
     await verified(config, "r")
+
+
+async def test_two_processes_never_pass_the_project(jobs: Forker, tmp_path: Path) -> None:
+    config = {"project__name": "web", "project__calls": 20}
+    slow = Scenario(default=FakeReply(fault=Fault(latency=0.2)))
+    async with FakeServer(scenario=slow) as server:
+        child = await jobs.start("run", tmp_path, topology="members", url=server.url, config=config, run="one", budget={"calls": 12})
+        await requests(server, 1)
+        with pytest.raises(BudgetExceeded, match="project:web"):
+            await romanesco.run(
+                "g", model=f"{server.url}#fake", topology=Members(), config=config_in(tmp_path, **config), run="two"
+            )
+        assert await child.outcome() is not None
+        ended = await romanesco.run(
+            "g", model=f"{server.url}#fake", topology=Members(), config=config_in(tmp_path, **config), run="three"
+        )
+        assert ended.status is romanesco.Status.COMPLETED
+        assert len(server.ledger.requests) == 16
+    store = SQLiteStore(config_in(tmp_path).home() / "journal.db")
+    assert (await store.charged("project:web"))["calls"] == "16"
+    await store.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +11,12 @@ import pytest
 
 import romanesco
 from romanesco import Budget, Outcome, Scope, Status, StopReason, Task
-from romanesco._api import Run
 from romanesco.journal import Command, SQLiteStore
 from romanesco.runtime import _supervise
 from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Rule, Scenario, Tree
-from tests.runtime.checks import at_rest, check_run, kinds, nothing_left_behind
+from tests.runtime.checks import check_run, kinds, nothing_left_behind
 from tests.runtime.processes import Forker
+from tests.runtime.steer import command, going_on, other_process, requests
 from tests.runtime.topologies import Plain, done, say
 from tests.support import config_in, events_of
 
@@ -28,56 +26,10 @@ LATER = 0.15
 """Seconds that are waited for a request that must not come."""
 
 
-@asynccontextmanager
-async def going_on(
-    server: FakeServer, folder: Path, topology: Any, *, config: dict[str, Any] | None = None, **options: Any
-) -> AsyncIterator[Run]:
-    """A run against a server, checked from all sides when it has ended."""
-    before = asyncio.all_tasks()
-    async with romanesco.open_run(
-        "say something",
-        model=f"{server.url}#fake",
-        topology=topology,
-        config=config_in(folder, **(config or {})),
-        run="r",
-        **options,
-    ) as run:
-        yield run
-    at_rest(run._session)
-    nothing_left_behind(before)
-    await check_run(config_in(folder), await run.outcome(), server.ledger)
-
-
-async def requests(server: FakeServer, count: int) -> None:
-    """Wait until so many requests have reached the server."""
-    while len(server.ledger.requests) < count:
-        await asyncio.sleep(0.002)
-
-
 async def none_after(server: FakeServer, moment: float, match: str = "") -> None:
     """No request with this text came after a moment, nor comes."""
     await asyncio.sleep(LATER)
     assert not [entry for entry in server.ledger.requests if entry.arrived > moment and match in entry.prompt]
-
-
-async def command(store: SQLiteStore, verb: str, node: str = "/", **data: Any) -> dict[str, Any]:
-    """Say something to a run as another process does, and wait for its answer."""
-    name = f"{verb}-{time.monotonic()}"
-    await store.post(Command(name, "r", node, verb, data, time.time()))
-    async with asyncio.timeout(10):
-        while (answer := await store.acknowledgement(name)) is None:
-            await asyncio.sleep(0.01)
-    return answer
-
-
-@asynccontextmanager
-async def other_process(folder: Path) -> AsyncIterator[SQLiteStore]:
-    """A store of its own on the run's file."""
-    store = SQLiteStore(config_in(folder).home() / "journal.db")
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def test_br_089_a_stop_in_the_middle_of_streams_closes_the_connections(tmp_path: Path) -> None:

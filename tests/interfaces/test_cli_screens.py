@@ -44,7 +44,9 @@ def test_a_plan_that_does_not_fit_says_so() -> None:
 def test_time_is_no_part_of_the_bill() -> None:
     plan = Plan("fractal", BILL, {})
     assert fits_text(plan, Budget(seconds=0)) == "Time at most: 0 s."
-    assert fits_text(plan, Budget(calls=9, seconds=90)) == "The bill fits the limits: 9 calls. Time at most: 1 min 30 s."
+    assert (
+        fits_text(plan, Budget(calls=9, seconds=90)) == "The bill fits the limits: 9 calls. Time at most: 1 min 30 s."
+    )
 
 
 def test_an_unknown_price_is_unknown_in_text_and_data() -> None:

@@ -28,7 +28,7 @@ def test_stop_from_another_process(romanesco: Commands, slow: FakeServerProcess)
     assert [(one["run"], one["status"], one["spend"]["calls"]) for one in listed] == [("r", "running", 3)]
     assert "running" in romanesco("show", "r").out
     busy = romanesco("resume", "r")
-    assert busy.code == 8 and "owns" in busy.error
+    assert busy.code == 8 and "owned by process" in busy.error
     said = romanesco("stop", "r", "--json")
     assert said.code == 0 and said.json["ok"] is True, said.err
     sent = len(slow.ledger.requests)

@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 
+import romanesco
 from romanesco import _assets
-from romanesco.errors import ConfigError, ConnectionCut, ContextOverflow
+from romanesco.errors import ConfigError, ConnectionCut, ConnectionFailed, ContextOverflow
 from romanesco.models import (
     Capabilities,
     ChatModel,
     EmbeddedModel,
     FinishReason,
     Message,
+    ModelReply,
     ModelRequest,
     OutputSchema,
     TokenCount,
@@ -33,7 +35,12 @@ SCHEMA: dict[str, Any] = {
     "required": ["backs", "why"],
     "additionalProperties": False,
 }
-LONG = "Write a very long novel about a bakery."
+ENDLESS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"novel": {"type": "string", "minLength": 50_000}},
+    "required": ["novel"],
+    "additionalProperties": False,
+}
 
 
 def ask(*texts: str, cap: int = 12, system: str = "", schema: dict[str, Any] | None = None) -> ModelRequest:
@@ -49,6 +56,14 @@ def ask(*texts: str, cap: int = 12, system: str = "", schema: dict[str, Any] | N
     )
 
 
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in another interpreter that finds the same package."""
+    env = {**os.environ, "PYTHONPATH": str(Path(romanesco.__file__).parents[1])}
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False, env=env
+    )
+
+
 @pytest.fixture
 async def model() -> AsyncIterator[EmbeddedModel]:
     embedded = EmbeddedModel()
@@ -57,14 +72,22 @@ async def model() -> AsyncIterator[EmbeddedModel]:
 
 
 async def in_flight(embedded: EmbeddedModel, calls: int) -> list[asyncio.Task[Any]]:
-    """So many long calls, all of which have begun to answer if there is a slot for each."""
-    begun = [asyncio.Event() for _ in range(calls)]
-    tasks = [
-        asyncio.create_task(embedded.complete(ask(f"{LONG} {n}", cap=1900), on_token=lambda _text, n=n: begun[n].set()))  # type: ignore[misc]
-        for n in range(calls)
-    ]
-    for event in begun[: embedded.slots]:
-        await event.wait()
+    """So many calls that do not end by themselves, as many of which have begun to answer as there are slots."""
+    begun: asyncio.Queue[int] = asyncio.Queue()
+
+    async def call(number: int) -> ModelReply:
+        seen: list[str] = []
+
+        def on_token(text: str) -> None:
+            if not seen:
+                begun.put_nowait(number)
+            seen.append(text)
+
+        return await embedded.complete(ask(f"{number}", cap=1900, schema=ENDLESS), on_token=on_token)
+
+    tasks = [asyncio.create_task(call(number)) for number in range(calls)]
+    for _ in range(min(calls, embedded.slots)):
+        await begun.get()
     return tasks
 
 
@@ -137,7 +160,7 @@ async def test_br_103_a_prompt_beyond_the_window_is_known_before_and_refused(mod
 async def test_a_reply_ends_at_the_window() -> None:
     small = EmbeddedModel(window=256)
     try:
-        reply = await small.complete(ask("word " * 200, cap=500))
+        reply = await small.complete(ask("word " * 200, cap=500, schema=ENDLESS))
     finally:
         await small.close()
     assert reply.usage is not None
@@ -184,11 +207,12 @@ async def test_close_ends_calls_in_flight_and_a_later_call_starts_anew(model: Em
 
 
 async def test_close_waits_for_a_start(model: EmbeddedModel) -> None:
-    task = asyncio.create_task(model.count(ask("hi")))
+    tasks = [asyncio.create_task(model.count(ask("hi"))) for _ in range(3)]
     await asyncio.sleep(0)
     await model.close()
     assert "running=False" in repr(model)
-    await asyncio.wait([task])
+    await asyncio.wait(tasks)
+    assert all(isinstance(task.exception(), ConnectionCut | ConnectionFailed) for task in tasks if task.exception())
 
 
 def test_it_works_from_several_event_loops() -> None:
@@ -262,7 +286,7 @@ async def main():
     await model.close()
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    done = python(code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -289,5 +313,5 @@ ModelPool(env={}).get("embedded:smollm2")
 heavy = {"aiohttp", "numpy", "pydantic", "rich", "typer", "genai_prices", "xllamacpp", "tokenizers", "safetensors"}
 print(sorted(heavy & set(sys.modules)))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    done = python(code)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")

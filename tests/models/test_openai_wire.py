@@ -13,7 +13,7 @@ from romanesco.models._openai_wire import (
     Dialect,
     OutputMode,
     cap_field,
-    closed,
+    portable,
     encode_request,
     grammar,
     output_mode,
@@ -125,7 +125,7 @@ def test_a_strict_schema_is_closed_everywhere_and_data_is_left_alone() -> None:
     assert schema["$defs"]["x"]["additionalProperties"] is False
     assert schema["$defs"]["x"]["properties"]["y"] == {"const": {"properties": 1}}
     assert "additionalProperties" not in SCHEMA, "the caller's schema is not touched"
-    assert closed(schema) == schema
+    assert portable(schema) == schema
 
 
 def test_the_grammar_is_the_closed_schema_without_room_for_white_space() -> None:
@@ -136,7 +136,7 @@ def test_the_grammar_is_the_closed_schema_without_room_for_white_space() -> None
     schema = json.loads(rest)
     guidance = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
     assert schema.pop("x-guidance") == guidance
-    assert schema == closed(SCHEMA)
+    assert schema == portable(SCHEMA)
     assert grammar(OUTPUT) == body["grammar"]
 
 
@@ -153,7 +153,7 @@ def test_tools_and_their_choice() -> None:
 def test_a_schema_as_a_forced_tool() -> None:
     alone = encode(ask(output=OUTPUT), OutputMode.TOOL)
     assert alone["tool_choice"] == {"type": "function", "function": {"name": "answer"}}
-    assert alone["tools"][0]["function"]["parameters"] == closed(SCHEMA)
+    assert alone["tools"][0]["function"]["parameters"] == portable(SCHEMA)
     among = encode(ask(output=OUTPUT, tools=(TOOL,)), OutputMode.TOOL)
     assert [tool["function"]["name"] for tool in among["tools"]] == ["look", "answer"]
     assert among["tool_choice"] == "required"
@@ -169,6 +169,6 @@ def test_the_bound_is_never_below_a_token_a_byte(one: str, two: str, overhead: i
     request = ask(messages=messages, output=OUTPUT, tools=(TOOL,))
     body = encode(request, OutputMode.JSON_SCHEMA)
     bound = upper_bound(body, template_overhead=overhead)
-    size = 2 * len(one.encode()) + len(two.encode()) + len(to_bytes(TOOL.parameters)) + len(to_bytes(closed(SCHEMA)))
+    size = 2 * len(one.encode()) + len(two.encode()) + len(to_bytes(TOOL.parameters)) + len(to_bytes(portable(SCHEMA)))
     assert not bound.exact
     assert bound.tokens >= size + 2 * overhead

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from romanesco import Budget, ModelError, Outcome, Scope, ScriptedModel, Status, StopReason, Task
-from romanesco.errors import RateLimited, RunStopped, ServerFault
+import romanesco
+from romanesco import Budget, BudgetExceeded, ModelError, Outcome, Scope, ScriptedModel, Status, StopReason, Task
+from romanesco.errors import RateLimited, ServerFault
 from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Rule, Scenario
 from tests.runtime.checks import kinds
 from tests.runtime.drive import again, cut_off, drive, go_on
@@ -55,9 +57,7 @@ async def test_a_refusal_that_the_topology_acted_on_is_taken_back_with_all_that_
     async def solve(task: Task, scope: Scope) -> Outcome:
         try:
             text = await say(scope, "long", "long", cap=1000)
-        except RunStopped:
-            raise
-        except Exception:
+        except BudgetExceeded:
             text = "short"
         chosen = await scope.record("plain.chose", {"text": text}, key="choice")
         return done(await say(scope, f"go on with {chosen['text']}", "next"), Status.PARTIAL)
@@ -65,7 +65,8 @@ async def test_a_refusal_that_the_topology_acted_on_is_taken_back_with_all_that_
     limited = await drive(tmp_path, ScriptedModel("ok"), Plain(solve), budget=Budget(tokens=500))
     assert limited.answer == "ok"
     model = ScriptedModel({"long": "the long one", "next": "better"})
-    outcome = await go_on(tmp_path, model, Plain(solve), budget=Budget(tokens=5000))
+    options: dict[str, Any] = {"topologies": [Plain(solve)], "config": config_in(tmp_path)}
+    outcome = await romanesco.resume("r", model=model, budget=Budget(tokens=5000), **options)
     assert outcome.answer == "better"
     assert "go on with the long one" in model.prompts[1]
     replayed = await again(tmp_path, Plain(solve))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from romanesco.models._schema import TYPE_WORDS, Schema, alternatives, choices, types_of
+from romanesco.models._schema import SIZE, TYPE_WORDS, Schema, alternatives, choices, types_of
 
 _DEEPEST = 3
 
@@ -45,8 +45,9 @@ def _one_shape(option: Schema, root: Schema, depth: int) -> str:
     if names == ("object",) and depth < _DEEPEST and option.get("properties"):
         return "an object with " + ", ".join(_fields([option], root, depth + 1))
     word = " or ".join(TYPE_WORDS.get(name, name) for name in names) or "any value"
-    if names == ("string",) and "maxLength" in option:
-        return f"{word} of at most {option['maxLength']} characters"
+    if names == ("string",) and ("maxLength" in option or SIZE in option):
+        most = option.get("maxLength", option.get(SIZE, (0, 0))[-1])
+        return f"{word} of at most {most} characters"
     if "minimum" in option and "maximum" in option:
         return f"{word} from {option['minimum']} to {option['maximum']}"
     return word

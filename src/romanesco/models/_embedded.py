@@ -8,15 +8,17 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from romanesco._assets import SMOLLM2, require
-from romanesco.errors import ConfigError, ConnectionCut
+from romanesco.errors import ConfigError, ConnectionCut, ConnectionFailed
 from romanesco.models._openai import OpenAICompatible
 from romanesco.models._types import Capabilities, Message, ModelReply, ModelRequest, TokenCount
+
+T = TypeVar("T")
 
 WINDOW = 2048
 """Context window of each slot, in tokens: prompt and reply together."""
@@ -87,16 +89,7 @@ class EmbeddedModel:
             ModelError: As ``ChatModel.complete``; ``ContextOverflow`` if the prompt alone is larger than the window.
         """
         engine = await self._running()
-        task = asyncio.create_task(engine.calls.complete(_inert(request), on_token=on_token))
-        engine.in_flight.add(task)
-        task.add_done_callback(engine.in_flight.discard)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            me = asyncio.current_task()
-            if engine.closing and me is not None and not me.cancelling():
-                raise ConnectionCut(f"{self.name} was closed before the reply was whole") from None
-            raise
+        return await engine.run(engine.calls.complete(_inert(request), on_token=on_token))
 
     async def count(self, request: ModelRequest) -> TokenCount:
         """Count the input tokens exactly, the template's own system message included.
@@ -105,7 +98,7 @@ class EmbeddedModel:
             ConfigError: The engine or the model's file is missing or damaged.
         """
         engine = await self._running()
-        return await engine.counts.count(_inert(request))
+        return await engine.run(engine.counts.count(_inert(request)))
 
     async def capabilities(self) -> Capabilities:
         """What it can do; known without starting it."""
@@ -159,15 +152,32 @@ class _Engine:
                 max_connections=connections,
             )
 
-        self.closing = False
-        self.in_flight: set[asyncio.Task[ModelReply]] = set()
+        self._name = name
+        self._closing = threading.Event()
+        self._in_flight: set[asyncio.Task[Any]] = set()
         self.calls = client(_CALLS)
         self.counts = client(_COUNTS)
 
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do one call of a client, unless or until the engine is closed."""
+        if self._closing.is_set():
+            work.close()
+            raise ConnectionFailed(f"{self._name} was closed before the call began")
+        task = asyncio.create_task(work)
+        self._in_flight.add(task)
+        task.add_done_callback(self._in_flight.discard)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if self._closing.is_set() and me is not None and not me.cancelling():
+                raise ConnectionCut(f"{self._name} was closed before the reply was whole") from None
+            raise
+
     async def close(self) -> None:
         # Calls in flight end first: the server waits for its connections, and they would wait for the server.
-        self.closing = True
-        tasks = list(self.in_flight)
+        self._closing.set()
+        tasks = list(self._in_flight)
         for task in tasks:
             task.get_loop().call_soon_threadsafe(task.cancel)
         here = [task for task in tasks if _is_here(task)]

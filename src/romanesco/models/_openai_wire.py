@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
+from romanesco.models._schema import portable, with_guidance
 from romanesco.models._types import (
     Capabilities,
     Json,
@@ -40,7 +41,6 @@ TOOLS_BASE = 16
 """Chat templates add text of their own: many a default system prompt (up to about 100 tokens), most of them
 instructions when tools are offered (up to about 250). In units of ``Capabilities.template_overhead``."""
 
-_GUIDANCE = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 
 
 class OutputMode(enum.StrEnum):
@@ -129,7 +129,7 @@ def encode_request(
                 "json_schema": {
                     "name": request.output.name,
                     "strict": True,
-                    "schema": closed(request.output.schema),
+                    "schema": portable(request.output.schema),
                 },
             }
     body["stream"] = stream
@@ -145,7 +145,7 @@ def _encode_tools(body: dict[str, Any], request: ModelRequest, mode: OutputMode)
     choice: Any = request.tool_choice
     if mode is OutputMode.TOOL and request.output is not None:
         output = request.output
-        tools.append(_encode_tool(ToolSpec(output.name, "Give the answer in this form.", closed(output.schema))))
+        tools.append(_encode_tool(ToolSpec(output.name, "Give the answer in this form.", portable(output.schema))))
         choice = "required" if request.tools else output.name
     if not tools:
         return
@@ -194,34 +194,8 @@ def grammar(output: OutputSchema) -> str:
 
 @lru_cache(maxsize=256)
 def _grammar(schema_text: str) -> str:
-    schema = {**closed(json.loads(schema_text)), "x-guidance": _GUIDANCE}
+    schema = with_guidance(json.loads(schema_text))
     return f"%llguidance {{}}\nstart: %json {json.dumps(schema, ensure_ascii=False)}"
-
-
-_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
-_MAPS = frozenset({"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"})
-_SINGLE = frozenset({"items", "not", "if", "then", "else", "contains", "additionalProperties"})
-
-
-def closed(schema: dict[str, Json]) -> dict[str, Json]:
-    """A copy of a JSON schema in which every object with named properties permits no others.
-
-    Data inside the schema (``enum``, ``const``, ``default``, ``examples``) is left alone, and so are maps:
-    objects without named properties, or with a schema for the rest.
-    """
-    copy: dict[str, Json] = {}
-    for key, value in schema.items():
-        if key in _LISTS and isinstance(value, list):
-            copy[key] = [closed(item) if isinstance(item, dict) else item for item in value]
-        elif key in _MAPS and isinstance(value, dict):
-            copy[key] = {k: closed(item) if isinstance(item, dict) else item for k, item in value.items()}
-        elif key in _SINGLE and isinstance(value, dict):
-            copy[key] = closed(value)
-        else:
-            copy[key] = value
-    if "properties" in copy and not isinstance(copy.get("additionalProperties"), dict):
-        copy["additionalProperties"] = False
-    return copy
 
 
 def upper_bound(body: dict[str, Any], *, template_overhead: int) -> TokenCount:

@@ -154,6 +154,13 @@ def choices(options: Sequence[Json]) -> str:
     return ", ".join(json.dumps(option, ensure_ascii=False) for option in options)
 
 
+SIZE = "x-size"
+"""Our own keyword of a text: ``[least, most]`` characters that a grammar holds the model to. It is a wish, not a rule:
+where no grammar is used, a text of another length still fits."""
+
+_LENGTHS = ("minLength", "maxLength")
+
+
 def strict(schema: Schema) -> Schema:
     """A copy in which no object takes fields that it does not declare.
 
@@ -187,12 +194,32 @@ def _map_schemas(node: Any, change: Any) -> Any:
     return change(copy)
 
 
+def portable(schema: Schema) -> Schema:
+    """The schema for an endpoint's native mode or for a tool: strict, without limits of text lengths.
+
+    Some endpoints refuse a schema with such limits. The reply is checked against the whole schema all the same.
+    """
+    result: Schema = _map_schemas(strict(schema), _without_lengths)
+    return result
+
+
+def _without_lengths(node: Schema) -> Schema:
+    return {key: value for key, value in node.items() if key not in (*_LENGTHS, SIZE)}
+
+
 def with_guidance(schema: Schema) -> Schema:
-    """The schema for an llguidance grammar: strict, and with no white space between tokens.
+    """The schema for an llguidance grammar: strict, sizes as limits, and no white space between tokens.
 
     Without this a small model pads its JSON with white space up to the cap of output tokens.
     """
-    return {**strict(schema), "x-guidance": dict(GUIDANCE)}
+    return {**_map_schemas(strict(schema), _with_lengths), "x-guidance": dict(GUIDANCE)}
+
+
+def _with_lengths(node: Schema) -> Schema:
+    if SIZE not in node:
+        return node
+    rest = {key: value for key, value in node.items() if key != SIZE}
+    return {**rest, **dict(zip(_LENGTHS, node[SIZE], strict=True))}
 
 
 def resolve(schema: Any, root: Schema) -> Any:

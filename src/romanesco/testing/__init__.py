@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from romanesco.testing._fake_server_process import FakeServerProcess
     from romanesco.testing._fake_server_reply import FakeReply, Fault
     from romanesco.testing._fake_server_scenario import Rule, Scenario
+    from romanesco.testing._model_conformance import model_conformance
     from romanesco.testing._store import MemoryStore
     from romanesco.testing._store_conformance import store_conformance
     from romanesco.testing._topologies import Chain, Members, Tree
+    from romanesco.testing._topology_conformance import topology_conformance
 
 __all__ = [
     "Chain",
@@ -37,7 +39,9 @@ __all__ = [
     "Scenario",
     "Tree",
     "embedder_conformance",
+    "model_conformance",
     "store_conformance",
+    "topology_conformance",
 ]
 
 _MODULES = {
@@ -49,9 +53,11 @@ _MODULES = {
     "_fake_server_process": ("FakeServerProcess",),
     "_fake_server_reply": ("FakeReply", "Fault"),
     "_fake_server_scenario": ("Rule", "Scenario"),
+    "_model_conformance": ("model_conformance",),
     "_store": ("MemoryStore",),
     "_store_conformance": ("store_conformance",),
     "_topologies": ("Chain", "Members", "Tree"),
+    "_topology_conformance": ("topology_conformance",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -50,5 +50,9 @@ MEDIUM_WINDOW = 16384
 UNKNOWN_WINDOW = 8192
 """What is planned for when nobody knows the model's window."""
 
+CRITIQUE_SLACK = 30
+"""Tokens that a compact critique call may generate beyond its three critiques: for the JSON around them, and because a
+very small model may spell a text in more tokens than English needs. Without it about one call in eight was cut."""
+
 CAPS = {"compact": (90, 25, 220), "medium": (300, 60, 800), "full": (500, 100, 1200)}
 """Output caps in tokens: (a proposal, one critique, the decision). ``full`` is near the paper's worked table."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from romanesco.models._types import Message, ModelRequest, OutputSchema
 from romanesco.personas import FRAME_CHALLENGER, Persona
+from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal import _schemas as shapes
 from romanesco.topologies.fractal._params import Params
 from romanesco.topologies.fractal._prompts import (
@@ -92,7 +93,8 @@ class Requests:
         caps = self.params.caps
         messages = render_critique(evaluator, self.goal, proposal, self.form)
         output = shapes.critique_schema(caps, self.params.style)
-        return self._request(model, messages, caps.critiques, self.params.critique_temperature, key, output)
+        cap = caps.critiques + (d.CRITIQUE_SLACK if self.form.compact else 0)
+        return self._request(model, messages, cap, self.params.critique_temperature, key, output)
 
     def decision(self, model: str, matrix: Sequence[MatrixRow], ledger: Sequence[str]) -> ModelRequest:
         """The decision."""

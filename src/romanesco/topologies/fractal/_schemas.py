@@ -3,8 +3,9 @@
 Short fields come first, so that a cut reply loses only the end of its long text; in the compact decision, where a
 grammar prevents the cut, the answer follows the choice.
 
-``maxLength`` is in characters and is derived from the output cap: with the compact prompts so tight that a model held
-by a grammar closes its JSON before the cap, with the full ones so wide that the cap is met first.
+``x-size`` is in characters and is derived from the output cap: with the compact prompts so tight that a model held
+by a grammar closes its JSON before the cap, with the full ones so wide that the cap is met first. Endpoints without
+a grammar never see it.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def decision_schema(caps: Caps, style: str, ids: Sequence[str]) -> OutputSchema:
                 # Right after the choice: what a very small model writes gets worse with every field before it.
                 "answer": _text(left // 2, style, "answer"),
                 "absorbed_from": _enum([*ids, NONE]),
-                "absorbed": {"type": "string", "maxLength": note["maxLength"]},
+                "absorbed": {"type": "string", "x-size": [0, note["x-size"][1]]},
                 "why_not_others": note,
                 "risk": note,
             },
@@ -104,7 +105,7 @@ def _challenge_parts(cap: int, style: str, *, overhead: int) -> dict[str, Any]:
 def _text(tokens: int, style: str, kind: str) -> dict[str, Any]:
     longest = max(24, int(tokens * _CHARS_PER_TOKEN[style]))
     shortest = min(_SHORTEST[kind], longest) if style == "compact" else 1
-    return {"type": "string", "minLength": shortest, "maxLength": longest}
+    return {"type": "string", "minLength": 1, "x-size": [shortest, longest]}
 
 
 def _enum(values: Sequence[str]) -> dict[str, Any]:

@@ -1,0 +1,168 @@
+"""On a terminal, and at the door: the live view, help, exit statuses, what is imported, the embedded model."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from romanesco.errors import EXIT_CODES
+from romanesco.interfaces.cli._check import VIOLATED
+from romanesco.interfaces.cli._main import BROKEN_PIPE
+from romanesco.testing import FakeServerProcess
+from tests.interfaces.commands import ROOT, Commands, until
+
+COMMANDS = (
+    *("run", "plan", "runs", "show", "resume", "stop", "answer"),
+    *("budget", "replay", "verify", "export", "models", "config"),
+)
+
+
+class Terminal:
+    """A command on a pseudo terminal of 100 columns and 40 lines."""
+
+    def __init__(self, commands: Commands, *words: str, env: dict[str, str] | None = None) -> None:
+        self._end, child = pty.openpty()
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        environment = {**commands.env, "TERM": "xterm-256color", **(env or {})}
+        self.process = subprocess.Popen(
+            commands.line(*words),
+            stdin=child,
+            stdout=child,
+            stderr=child,
+            env=environment,
+            cwd=commands.folder,
+            start_new_session=True,
+        )
+        os.close(child)
+        os.set_blocking(self._end, False)
+        self.text = ""
+
+    def read(self) -> str:
+        """All that was written so far."""
+        try:
+            while piece := os.read(self._end, 65536):
+                self.text += piece.decode("utf-8", errors="replace")
+        except (BlockingIOError, OSError):
+            pass  # nothing more for now, or the other end is closed
+        return self.text
+
+    def finish(self, timeout: float = 40) -> int:
+        """Read to the end; gives the exit status."""
+        end = time.monotonic() + timeout
+        try:
+            while self.process.poll() is None:
+                self.read()
+                assert time.monotonic() < end, self.text
+                time.sleep(0.02)
+            self.read()
+        finally:
+            self.process.kill()
+            self.process.wait()
+            os.close(self._end)
+        return self.process.returncode
+
+
+def test_the_live_view_shows_bill_team_tokens_and_money(romanesco: Commands, tmp_path: Path) -> None:
+    with FakeServerProcess(tmp_path, {"default": {"fault": {"interval": 0.02}}}) as server:
+        words = ("--k", "3", "--rounds", "1", "-m", f"{server.url}#fake", "--id", "r")
+        terminal = Terminal(romanesco, "run", "Why?", *words)
+        assert terminal.finish() == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.text)
+    assert plain.index("at most") < plain.index("run r starts") < plain.index("divergent, round 1 of at most 1")
+    for state in ("frame-challenger", "thinking", "waiting", "convergent", "completed", "decision-maker"):
+        assert state in plain, state
+    assert re.search(r"thinking +proposal +\d+ tokens", plain)
+    assert re.search(r"\d+ of 17 calls +[\d,]+ of [\d,]+ tokens", plain)
+    assert terminal.text.index("\x1b[?25l") < terminal.text.rindex("\x1b[?25h"), "the cursor comes back"
+    assert "romanesco show r" in plain
+
+
+def test_ctrl_c_on_the_terminal_keeps_what_is_done(romanesco: Commands, slow: FakeServerProcess) -> None:
+    words = ("--topology", "members", "-m", f"{slow.url}#fake", "--id", "r")
+    terminal = Terminal(romanesco, "run", "Why? [slow]", *words)
+    until(lambda: "thinking" in terminal.read(), "the tree")
+    os.killpg(terminal.process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
+    assert terminal.finish() == 5
+    assert "Ctrl-C: stopping" in terminal.text and "(stopped)" in terminal.text
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["no-color", "dumb"])
+def test_colours_are_left_out_where_they_are_not_wanted(
+    romanesco: Commands, server: FakeServerProcess, env: dict[str, str]
+) -> None:
+    terminal = Terminal(romanesco, "run", "Why?", "--topology", "single", "-m", f"{server.url}#fake", env=env)
+    assert terminal.finish() == 0
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", terminal.text)
+    if env.get("TERM") == "dumb":
+        assert "\x1b" not in terminal.text
+
+
+def test_without_a_goal_on_a_terminal_an_example_is_given(romanesco: Commands) -> None:
+    terminal = Terminal(romanesco, "run")
+    assert terminal.finish() == 2
+    assert "No goal was given" in terminal.text and "For example" in terminal.text
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from romanesco.interfaces.cli import main
+
+    assert main([*filter(None, [command]), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Usage: romanesco")
+    if not command:
+        assert all(f"\n  {name} " in shown for name in COMMANDS)
+        assert "..." not in shown.split("Commands:")[1], "each command's line is whole"
+
+
+def test_no_words_show_the_help(romanesco: Commands) -> None:
+    done = romanesco()
+    assert (done.code, done.err) == (0, "")
+    assert done.out == romanesco("--help").out
+    assert romanesco("--version").out.startswith("romanesco ")
+
+
+def test_br_140_the_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from romanesco.interfaces.cli import main; main(['--help']); "
+        "heavy = {'rich', 'aiohttp', 'numpy', 'pydantic', 'asyncio', 'sqlite3', 'genai_prices', 'jsonschema'}; "
+        "sys.exit(str(sorted(heavy & set(sys.modules)) or 0))"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, check=False)
+    assert done.stderr.strip() == "0"
+
+
+def test_the_page_of_exit_statuses_is_true() -> None:
+    page = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (?:`([a-z]+)`)? *\|", page, flags=re.MULTILINE)
+    told = {int(code): reason for code, reason in rows}
+    expected = {code: reason.value for reason, code in EXIT_CODES.items()}
+    assert told == {**expected, VIOLATED: "", BROKEN_PIPE: ""}
+
+
+def test_the_embedded_model_deliberates(romanesco: Commands) -> None:
+    short = [
+        ("--param", f"{name}_tokens={cap}") for name, cap in (("proposal", 40), ("critique", 10), ("decision", 100))
+    ]
+    words = ("--k", "3", "--rounds", "1", "--json", "--id", "r", *(word for pair in short for word in pair))
+    ran = romanesco("run", "Name a risk of usage-based prices", *words)
+    assert ran.code in (0, 3), ran.err
+    outcome = ran.json
+    assert outcome["answer"]
+    assert outcome["spend"]["calls"] <= sum(line["calls"] for line in outcome["bill"]["lines"])
+    assert outcome["spend"]["usd"] == "0"
+    proved = romanesco("verify", "r")
+    assert proved.code == 0, proved.out
+    assert "held" in romanesco("verify", "r", "--certificate", outcome["certificate"]).out
