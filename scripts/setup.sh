@@ -42,11 +42,15 @@ if [ ! -e "$stamp" ]; then
     .venv/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e . ||
         fail "the project can't be installed. pip said why above"
 fi
-if [ ! -e "$stamp" ] || [ ! -e .venv/share/romanesco/models/.fetched ]; then
+models=.venv/share/romanesco/models
+if [ ! -e "$stamp" ] || [ ! -e "$models/SmolLM2-135M-Instruct.Q4_1.gguf" ] ||
+    [ ! -e "$models/l2_supercat_256.safetensors" ] || [ ! -e "$models/l2_supercat_tokenizer_config.json" ]; then
     say "4/4 the embedded model and the embedder's table (about 110 MB, once)"
-    .venv/bin/python -m romanesco.models._fetch --into .venv/share/romanesco/models ||
+    .venv/bin/python -m romanesco.models._fetch --into "$models" ||
         fail "the model files can't be fetched. The reason stands above; run it again when it is mended"
-    touch .venv/share/romanesco/models/.fetched
+    .venv/bin/python -c 'import xllamacpp' ||
+        fail "the embedded model's engine can't be loaded. If libgomp.so.1 is what is missing:" \
+            "apt-get install libgomp1"
     rm -f .venv/."$kind"-*
     touch "$stamp"
     say "done"

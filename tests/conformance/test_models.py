@@ -33,9 +33,7 @@ async def test_the_openai_compatible_client(flavour: Any, stream: bool) -> None:
     async with FakeServer(scenario=Scenario(flavour=flavour, api_key=CANARY)) as server:
 
         def make() -> OpenAICompatible:
-            return OpenAICompatible(
-                name="fake:fake", model="fake", base_url=server.url, api_key=CANARY, stream=stream
-            )
+            return OpenAICompatible(name="fake:fake", model="fake", base_url=server.url, api_key=CANARY, stream=stream)
 
         await model_conformance(make, secret=CANARY)
         assert server.ledger.in_flight == 0

@@ -159,20 +159,27 @@ async def test_br_055_a_killed_run_is_not_owned_and_not_ended(jobs: Forker, tmp_
 
 
 async def test_two_processes_never_pass_the_project(jobs: Forker, tmp_path: Path) -> None:
-    config = {"project__name": "web", "project__calls": 20}
+    settings: dict[str, Any] = {"project__name": "web", "project__calls": 20}
     slow = Scenario(default=FakeReply(fault=Fault(latency=0.2)))
+
+    async def mine(server: FakeServer, run: str) -> romanesco.Outcome:
+        return await romanesco.run(
+            "say something",
+            model=f"{server.url}#fake",
+            topology=Members(),
+            budget=romanesco.Budget(calls=12),
+            config=config_in(tmp_path, **settings),
+            run=run,
+        )
+
     async with FakeServer(scenario=slow) as server:
-        child = await jobs.start("run", tmp_path, topology="members", url=server.url, config=config, run="one", budget={"calls": 12})
+        job = {"topology": "members", "url": server.url, "config": settings, "budget": {"calls": 12}}
+        child = await jobs.start("run", tmp_path, run="one", **job)
         await requests(server, 1)
         with pytest.raises(BudgetExceeded, match="project:web"):
-            await romanesco.run(
-                "g", model=f"{server.url}#fake", topology=Members(), config=config_in(tmp_path, **config), run="two"
-            )
+            await mine(server, "two")
         assert await child.outcome() is not None
-        ended = await romanesco.run(
-            "g", model=f"{server.url}#fake", topology=Members(), config=config_in(tmp_path, **config), run="three"
-        )
-        assert ended.status is romanesco.Status.COMPLETED
+        assert (await mine(server, "three")).status is romanesco.Status.COMPLETED
         assert len(server.ledger.requests) == 16
     store = SQLiteStore(config_in(tmp_path).home() / "journal.db")
     assert (await store.charged("project:web"))["calls"] == "16"

@@ -11,12 +11,12 @@ import pytest
 
 import romanesco
 from romanesco import Budget, Outcome, Scope, Status, StopReason, Task
-from romanesco.journal import Command, SQLiteStore
+from romanesco.journal import Command
 from romanesco.runtime import _supervise
 from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Rule, Scenario, Tree
 from tests.runtime.checks import check_run, kinds, nothing_left_behind
 from tests.runtime.processes import Forker
-from tests.runtime.steer import command, going_on, other_process, requests
+from tests.runtime.steer import command, going_on, other_process, questions, requests
 from tests.runtime.topologies import Plain, done, say
 from tests.support import config_in, events_of
 
@@ -247,19 +247,10 @@ async def asking(task: Task, scope: Scope) -> Outcome:
     return done(await scope.ask(f"{task.goal}?", key="question"))
 
 
-async def questions(store: SQLiteStore, count: int) -> dict[str, str]:
-    """Ids of the questions that were asked, by node, once there are so many."""
-    while True:
-        asked = {event.node: event.data["id"] for event in await store.read("r") if event.kind == "question.asked"}
-        if len(asked) == count:
-            return asked
-        await asyncio.sleep(0.01)
-
-
 async def test_br_119_a_late_answer_to_a_stopped_node_is_refused(tmp_path: Path) -> None:
     async with FakeServer() as server:
         async with going_on(server, tmp_path, Plain(asking)) as run, other_process(tmp_path) as store:
-            ids = await questions(store, 2)
+            ids = await questions(tmp_path, 2)
             unnamed = await command(store, "answer", text="yes")
             assert unnamed["ok"] is False and "several are pending" in unnamed["message"]  # BR-118
             assert (await command(store, "stop", "/one"))["ok"] is True

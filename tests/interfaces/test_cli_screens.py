@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from decimal import Decimal
+from typing import get_args
 
 import pytest
 from rich.console import Console, RenderableType
@@ -13,7 +14,7 @@ from romanesco.interfaces.cli._bill import cost_table, fits_text, plan_data, pla
 from romanesco.interfaces.cli._costs import line_costs, times
 from romanesco.interfaces.cli._outcome import outcome_parts, status_text
 from romanesco.interfaces.cli._sections import SECTIONS
-from romanesco.runtime import Attempted, Spent
+from romanesco.runtime import Attempted, FoldedEvent, Spent
 from romanesco.task import Bill, BillLine, Budget, Decision, Deliberation, Dissent, Outcome, Plan, Spend, Status
 
 BILL = Bill((BillLine("proposal", 3, 300, 90, Decimal("0.03")), BillLine("retry", 2, 200, 60, Decimal("0.02"))))
@@ -77,7 +78,7 @@ def test_a_line_that_is_not_on_the_bill_is_told_too() -> None:
 
 def test_br_148_time_is_split_into_queue_provider_parse_and_own() -> None:
     timing = {"queue": 0.5, "first_token": 1.0, "total": 3.0, "parse": 0.25}
-    events = [
+    events: list[FoldedEvent] = [
         (1, "call.started", "/", "a", {"attempt": 1, "elapsed": 1.0}),
         (2, "call.started", "/", "b", {"attempt": 1, "elapsed": 2.0}),
         (3, "call.finished", "/", "a", {"attempt": 1, "elapsed": 4.0, "timing": timing}),
@@ -138,5 +139,5 @@ def test_an_outcome_shows_dissent_cost_head_and_certificate() -> None:
 def test_sections_are_those_that_the_help_names() -> None:
     from romanesco.interfaces.cli._runs import Section
 
-    help_text = Section.__metadata__[0].help
+    help_text = get_args(Section)[1].help
     assert all(name in help_text for name in SECTIONS)

@@ -168,6 +168,27 @@ def test_children_stand_below_their_node() -> None:
     ]
 
 
+def test_a_thousand_nodes_fit_the_screen_and_the_busy_ones_are_shown() -> None:
+    view = new_view()
+    for number in range(1000):
+        view.take(started("member", "answer", node=f"/child-{number}"))
+        if number != 500:
+            view.take(finished("answer", node=f"/child-{number}"))
+    lines = drawn(view, height=24).splitlines()
+    assert len(lines) <= 24
+    assert any("/child-500" in line for line in lines)
+    assert any("more nodes: " in line and "done" in line for line in lines)
+
+
+def test_grandchildren_stand_below_their_parent() -> None:
+    view = new_view()
+    for node in ("/", "/b", "/b/c", "/a"):
+        view.take(started("member", "answer", node=node))
+    nodes = [line for line in drawn(view).splitlines() if "/" in line]
+    assert [line.strip("│├└─ ") for line in nodes] == ["/a", "/b", "/b/c"]
+    assert nodes[2].index("/b/c") > nodes[1].index("/b")
+
+
 def test_lines_tell_what_is_noteworthy() -> None:
     view = new_view()
     first = started("scout", "generate/1/scout")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import romanesco
 from romanesco._api import Run
+from romanesco.errors import JournalError, UnknownName
 from romanesco.journal import Command, SQLiteStore
 from romanesco.testing import FakeServer
 from tests.runtime.checks import at_rest, check_run, nothing_left_behind
-from tests.support import config_in
+from tests.support import config_in, events_of
 
 
 @asynccontextmanager
@@ -37,19 +38,49 @@ async def going_on(
     await check_run(config_in(folder), await run.outcome(), server.ledger)
 
 
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something is so."""
+    while not await condition():  # noqa: ASYNC110 - it happens in a server, a file or another process
+        await asyncio.sleep(0.005)
+
+
 async def requests(server: FakeServer, count: int) -> None:
     """Wait until so many requests have reached the server."""
-    while len(server.ledger.requests) < count:
-        await asyncio.sleep(0.002)
+
+    async def enough() -> bool:
+        return len(server.ledger.requests) >= count
+
+    await until(enough)
+
+
+async def questions(folder: Path, count: int = 1) -> dict[str, str]:
+    """Ids of the questions that were asked, by node, once there are so many."""
+    asked: dict[str, str] = {}
+
+    async def enough() -> bool:
+        try:
+            events = await events_of(config_in(folder), "r")
+        except (JournalError, UnknownName):
+            return False  # it has not begun
+        asked.update({node: data["id"] for _, kind, node, _, data in events if kind == "question.asked"})
+        return len(asked) >= count
+
+    await until(enough)
+    return asked
 
 
 async def command(store: SQLiteStore, verb: str, node: str = "/", **data: Any) -> dict[str, Any]:
     """Say something to a run as another process does, and wait for its answer."""
     name = f"{verb}-{time.monotonic()}"
     await store.post(Command(name, "r", node, verb, data, time.time()))
+
+    async def answered() -> bool:
+        return await store.acknowledgement(name) is not None
+
     async with asyncio.timeout(10):
-        while (answer := await store.acknowledgement(name)) is None:
-            await asyncio.sleep(0.01)
+        await until(answered)
+    answer = await store.acknowledgement(name)
+    assert answer is not None
     return answer
 
 

@@ -17,7 +17,7 @@ from romanesco.runtime import Parts, RunSpec, Session, SharedAccount, Topologies
 from romanesco.testing import FakeReply, FakeServer, Fault, Members, MemoryStore, NgramEmbedder, Scenario, Tree
 from tests.runtime.checks import at_rest, kinds
 from tests.runtime.drive import cut_off, drive, go_on
-from tests.runtime.steer import command, going_on, other_process, requests
+from tests.runtime.steer import command, going_on, other_process, questions, requests
 from tests.runtime.topologies import Plain, done, say
 from tests.support import config_in, events_of
 
@@ -252,7 +252,7 @@ async def test_runs_that_share_an_account_never_pass_it_together(tmp_path: Path)
     other = RunSpec("s", Task("g"), "members", {"default": "scripted:test"}, budget=Budget(calls=12), shared=account)
     with pytest.raises(BudgetExceeded, match="project:web"):
         await start(other, parts)
-    outcome = await finish(one)
+    await finish(one)
     assert (await store.charged("project:web"))["calls"] == "8"
     assert (await finish(await start(other, parts))).status is Status.COMPLETED
     assert (await store.charged("project:web"))["calls"] == "16"
@@ -317,8 +317,7 @@ async def test_the_time_that_is_over_ends_calls_in_flight(tmp_path: Path) -> Non
 async def test_a_person_can_be_waited_for_with_little_time_left(tmp_path: Path) -> None:
     async with FakeServer() as server, other_process(tmp_path) as store:
         async with going_on(server, tmp_path, Plain(asks_then_works), budget=Budget(seconds=0.6)) as run:
-            while not kinds(await events_of(config_in(tmp_path), "r"), "question.asked"):
-                await asyncio.sleep(0.02)
+            await questions(tmp_path)
             await asyncio.sleep(0.8)
             assert (await command(store, "answer", text="c"))["ok"] is False  # not one of the choices
             assert (await command(store, "answer", text="b"))["ok"] is True
@@ -335,8 +334,8 @@ async def test_an_answered_question_is_not_asked_again(tmp_path: Path) -> None:
 
     async def answered() -> None:
         async with other_process(tmp_path) as store:
-            while not (await command(store, "answer", text="a"))["ok"]:
-                await asyncio.sleep(0.01)
+            await questions(tmp_path)
+            assert (await command(store, "answer", text="a"))["ok"] is True
 
     async with asyncio.TaskGroup() as group:
         group.create_task(cut_off(tmp_path, ScriptedModel(hang), Plain(asks_then_works), here))

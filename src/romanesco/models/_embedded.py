@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from romanesco._assets import SMOLLM2, require
 from romanesco.errors import ConfigError, ConnectionCut, ConnectionFailed
 from romanesco.models._openai import OpenAICompatible
-from romanesco.models._types import Capabilities, Message, ModelReply, ModelRequest, TokenCount
+from romanesco.models._types import Capabilities, Json, Message, ModelReply, ModelRequest, TokenCount
 
 T = TypeVar("T")
 
@@ -33,6 +33,9 @@ A conversation without a system message gets one of the template's own (17 token
 the opening of the reply (3 tokens): a lone user message has 30 tokens more than its text. Each further message
 adds 6 at most.
 """
+
+_SAMPLING: dict[str, Json] = {"repeat_penalty": 1.15, "repeat_last_n": 96, "min_p": 0.1, "top_p": 0.9, "top_k": 40}
+"""A model of this size repeats itself for ever otherwise: a penalty on its last words, and no unlikely ones."""
 
 _CALLS = 32
 _COUNTS = 8
@@ -149,6 +152,7 @@ class _Engine:
                 base_url=address,
                 api_key=key,
                 capabilities=capabilities,
+                extra_body=_SAMPLING,
                 max_connections=connections,
             )
 

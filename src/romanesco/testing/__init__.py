@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from romanesco.testing._embedder import NgramEmbedder
     from romanesco.testing._embedder_conformance import embedder_conformance
     from romanesco.testing._engine import MemoryEngine
+    from romanesco.testing._engine_conformance import engine_conformance
     from romanesco.testing._fake_server import FakeServer
     from romanesco.testing._fake_server_ledger import Ledger, LedgerEntry
     from romanesco.testing._fake_server_process import FakeServerProcess
@@ -48,6 +49,7 @@ _MODULES = {
     "_embedder": ("NgramEmbedder",),
     "_embedder_conformance": ("embedder_conformance",),
     "_engine": ("MemoryEngine",),
+    "_engine_conformance": ("engine_conformance",),
     "_fake_server": ("FakeServer",),
     "_fake_server_ledger": ("Ledger", "LedgerEntry"),
     "_fake_server_process": ("FakeServerProcess",),

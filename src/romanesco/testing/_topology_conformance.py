@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import romanesco
 from romanesco._codec import to_json
 from romanesco._config import Config, load_config
-from romanesco.errors import InputError, ModelError, StopReason
+from romanesco.errors import InputError, ModelError, RomanescoError, StopReason
 from romanesco.journal import verify
 from romanesco.models import ModelRequest, ScriptedModel
 from romanesco.runtime import BUILT_IN, Topology
@@ -72,9 +73,7 @@ async def topology_conformance(
         await _check_failures(bench)
 
 
-def _nowhere(folder: str) -> Any:
-    from pathlib import Path
-
+def _nowhere(folder: str) -> Path:
     file = Path(folder) / "romanesco.toml"
     file.touch()  # an empty file: nothing of the machine's is read
     return file
@@ -155,9 +154,7 @@ async def _check_plan(bench: _Bench) -> None:
         topologies = options.pop("topologies")
         asked: Any = next((one for one in topologies if one.name == name), name)
         plans.append(
-            await romanesco.plan(
-                bench.goal, topology=asked, params=bench.params, sources=bench.sources, **options
-            )
+            await romanesco.plan(bench.goal, topology=asked, params=bench.params, sources=bench.sources, **options)
         )
         _require(not model.calls, "plan() asks the model for an answer")
     first, second = plans
@@ -185,7 +182,7 @@ async def _check_whole(bench: _Bench) -> _Whole:
     for finding in verification.findings:
         held = finding.verdict != "violated"
         _require(held, f"the journal's property {finding.property!r} is violated: {finding.detail}")
-    replayed = await romanesco.replay(outcome.run, **bench.options(silent := _model(), store))
+    replayed = await _hold(romanesco.replay(outcome.run, **bench.options(silent := _model(), store)), "a replay")
     _require(not silent.calls, "a replay makes a call")
     _require(_essence(replayed) == _essence(outcome), "a replay gives another outcome")
     return _Whole(outcome, store.data, _asked(model))
@@ -193,6 +190,13 @@ async def _check_whole(bench: _Bench) -> _Whole:
 
 def _essence(outcome: Outcome) -> Any:
     return (outcome.status, outcome.answer, to_json(outcome.deliberation))
+
+
+async def _hold(work: Awaitable[Outcome], what: str) -> Outcome:
+    try:
+        return await work
+    except RomanescoError as error:
+        raise AssertionError(f"{what} ends with an error: {error}") from error
 
 
 async def _check_order(bench: _Bench, whole: _Whole) -> None:
@@ -211,9 +215,11 @@ async def _check_resume(bench: _Bench, whole: _Whole) -> None:
         kept = events[:place]
         store = MemoryStore(MemoryData(events={run: list(kept)}, blobs=dict(whole.data.blobs)))
         model = _model()
-        outcome = await romanesco.resume(run, **bench.options(model, store))
         where = f"cut after event {place} of {len(events)} ({kept[-1].kind})"
-        _require(outcome.status is Status.COMPLETED, f"{where}, the resumed run ends as {outcome.status}: {outcome.note}")
+        outcome = await _hold(romanesco.resume(run, **bench.options(model, store)), f"{where}, a resume")
+        _require(
+            outcome.status is Status.COMPLETED, f"{where}, the resumed run ends as {outcome.status}: {outcome.note}"
+        )
         _require(_essence(outcome) == _essence(whole.outcome), f"{where}, the resumed run has another outcome")
         finished = {(event.node, event.key) for event in kept if event.kind == "call.finished"}
         again = finished & {(node, key) for node, key, _ in _asked(model)}
@@ -244,7 +250,7 @@ async def _check_failures(bench: _Bench) -> None:
     _require(not internal, f"a model that fails is taken for a fault of the topology: {outcome.note}")
     model = _model()
     try:
-        outcome = await bench.run(model, MemoryStore(), budget=replace(Budget(), calls=0))
+        outcome = await bench.run(model, MemoryStore(), budget=Budget(calls=0))
     except InputError:
         return  # refused before anything is spent
     _require(not model.calls, "a call is made under a budget of no calls")

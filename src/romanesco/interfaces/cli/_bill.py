@@ -61,7 +61,8 @@ def fits_text(plan: Plan, budget: Budget) -> str:
     limits = limits_text(budget)
     time = "" if budget.seconds is None else f" Time at most: {seconds(budget.seconds)}."
     if not limits:
-        return (time or "No limits are set: the bill is what binds.").strip()
+        unlimited = "No limits are set: the bill is what binds." if plan.bill.lines else "No limits are set."
+        return (time or unlimited).strip()
     if not plan.bill.lines:
         return f"Limits: {limits}.{time}"
     if plan.fits:

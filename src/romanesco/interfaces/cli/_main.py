@@ -47,6 +47,8 @@ def _run(words: list[str], debug: bool) -> int:
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit) as error:
         raise BrokenPipeError from error  # typer exits by itself for this one thing only
+    except KeyboardInterrupt:
+        return fail(typer.Abort())
     except Exception as error:  # noqa: BLE001 - the outermost frame: every fault becomes one line and a status
         if debug:
             import traceback
@@ -93,4 +95,7 @@ def wait_for(work: Coroutine[Any, Any, int | None]) -> int:
     """Do a command's asynchronous work; gives its exit status."""
     import asyncio  # 40 ms that --help can do without
 
-    return asyncio.run(work) or 0
+    try:
+        return asyncio.run(work) or 0
+    except KeyboardInterrupt:
+        raise typer.Abort from None

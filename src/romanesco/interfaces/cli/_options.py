@@ -160,8 +160,7 @@ class Limits:
 class Request:
     """A run as asked for on the command line."""
 
-    goal: str | None
-    goal_file: Path | None = None
+    goal: str
     models: list[str] | None = None
     topology: str | None = None
     limits: Limits = field(default_factory=Limits)
@@ -183,12 +182,12 @@ class Request:
         """The run.
 
         Raises:
-            InputError: The goal, a source or a parameter can't be used.
+            InputError: A source, a model or a parameter can't be used.
         """
         from romanesco._api import make_spec, read_source
 
         return make_spec(
-            read_goal(self.goal, self.goal_file),
+            self.goal,
             config,
             models=read_models(self.models or []),
             topology=self.topology,

@@ -43,7 +43,9 @@ def run(
     from romanesco.interfaces.cli._drive import Show, run_goal
 
     limits = o.Limits(tokens, usd, minutes, calls)
-    request = o.Request(goal, goal_file, model, topology, limits, k, rounds, param, source, personas, project, id)
+    request = o.Request(
+        o.read_goal(goal, goal_file), model, topology, limits, k, rounds, param, source, personas, project, id
+    )
     return wait_for(run_goal(request, Show(json=json, events=events, quiet=quiet)))
 
 
@@ -68,7 +70,9 @@ def plan(
     from romanesco.interfaces.cli._drive import plan_goal
 
     limits = o.Limits(tokens, usd, minutes, calls)
-    request = o.Request(goal, goal_file, model, topology, limits, k, rounds, param, source, personas, project)
+    request = o.Request(
+        o.read_goal(goal, goal_file), model, topology, limits, k, rounds, param, source, personas, project
+    )
     return wait_for(plan_goal(request, json=json))
 
 

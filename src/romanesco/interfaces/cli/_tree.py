@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -33,9 +34,17 @@ def draw(view: View, *, elapsed: float, width: int, height: int, note: str = "")
     tree = Tree(_label(view), guide_style="dim")
     room = max(4, height - 6 - len(view.questions) - bool(note))
     nodes = _by_node(view)
-    for node, members in nodes.items():
-        branch = tree if node == "/" else tree.add(plain((node, "bold")))
-        _add(branch, members, view, width, max(3, room // max(1, len(nodes))))
+    shown = _chosen(nodes, room)
+    branches = {"/": tree}
+    for node in sorted(shown):
+        above = branches.get(node.rpartition("/")[0] or "/", tree)
+        branch = branches[node] = tree if node == "/" else above.add(plain((node, "bold")))
+        _add(branch, nodes[node], width, max(3, room // len(shown) - 1))
+    hidden = [node for node in nodes if node not in shown]
+    if hidden:
+        tree.add(
+            plain((f"and {count(len(hidden), 'more node')}: {_states(m for n in hidden for m in nodes[n])}", "dim"))
+        )
     parts: list[RenderableType] = [tree, *questions(view), _spent(view, elapsed)]
     if note:
         parts.append(plain((note, "yellow")))
@@ -44,7 +53,7 @@ def draw(view: View, *, elapsed: float, width: int, height: int, note: str = "")
 
 def _label(view: View) -> Text:
     where = ", ".join(filter(None, (view.mode, _round(view))))
-    status = view.status or where or "starting"
+    status = view.status or where or ("working" if view.members else "starting")
     return plain((view.plan.topology, "bold"), "  ", (view.run, "dim"), "  ", (status, "bold cyan"))
 
 
@@ -61,7 +70,27 @@ def _by_node(view: View) -> dict[str, list[Member]]:
     return nodes
 
 
-def _add(branch: Tree, members: Sequence[Member], view: View, width: int, room: int) -> None:
+def _chosen(nodes: Mapping[str, Sequence[Member]], room: int) -> set[str]:
+    """The nodes to show: all if they fit, else the busiest ones, the root among them."""
+    lines = {node: 1 + min(3, len(members)) for node, members in nodes.items()}
+    if sum(lines.values()) <= room:
+        return set(nodes)
+    chosen: set[str] = set()
+    for node in sorted(nodes, key=lambda node: (node != "/", min(_ORDER.index(one.state) for one in nodes[node]))):
+        room -= lines[node]
+        if room <= 0:
+            break
+        chosen.add(node)
+    return chosen
+
+
+def _states(members: Iterable[Member]) -> str:
+    """How many are in which state."""
+    found = Counter(member.state for member in members)
+    return ", ".join(f"{found[state]:,} {state}" for state in _ORDER if found[state])
+
+
+def _add(branch: Tree, members: Sequence[Member], width: int, room: int) -> None:
     """Members as branches; those that don't fit are counted, the busy ones are shown."""
     if len(members) > room:
         ranked = sorted(members, key=lambda member: _ORDER.index(member.state))
@@ -72,9 +101,7 @@ def _add(branch: Tree, members: Sequence[Member], view: View, width: int, room: 
     for member in chosen:
         branch.add(_member(member, name_width, width - 6))
     if rest:
-        counts = {state: sum(one.state == state for one in rest) for state in _ORDER}
-        states = ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
-        branch.add(plain((f"and {len(rest):,} more: {states}", "dim")))
+        branch.add(plain((f"and {len(rest):,} more: {_states(rest)}", "dim")))
 
 
 def _member(member: Member, name_width: int, width: int) -> Text:

@@ -1,0 +1,91 @@
+"""A full disk: a labelled partial result at once, nothing that was written is lost, and the run can be resumed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+import romanesco
+from romanesco import Status, StopReason
+from romanesco.errors import JournalUnwritable
+from romanesco.journal import Event, SQLiteStore
+from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Scenario
+from tests.runtime.checks import at_rest, check_run, finished_keys, nothing_left_behind, verified
+from tests.runtime.processes import Forker
+from tests.support import config_in, events_of
+
+
+class Full(SQLiteStore):
+    """A store whose disk is full once so many writes were made."""
+
+    room = 10_000
+
+    def append(self, events: Sequence[Event], blobs: Mapping[str, bytes]) -> asyncio.Future[None]:
+        self.room -= 1
+        if self.room < 0:
+            failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            failed.set_exception(JournalUnwritable("The disk is full", advice="Make room and resume the run."))
+            return failed
+        return super().append(events, blobs)
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("topology", [Chain(), Members()], ids=["chain", "members"])
+async def test_a_full_disk_ends_the_run_at_once_and_it_resumes(
+    topology: Chain | Members, room: int, tmp_path: Path
+) -> None:
+    config = config_in(tmp_path)
+    config.home().mkdir(parents=True)
+    params = {"rounds": 2, "members": 3} if isinstance(topology, Members) else {"length": 5}
+    before = asyncio.all_tasks()
+    async with FakeServer(scenario=Scenario(default=FakeReply(fault=Fault(latency=0.002)))) as server:
+        store = Full(config.home() / "journal.db")
+        store.room = room
+        async with asyncio.timeout(10):
+            async with romanesco.open_run(
+                "say something", model=f"{server.url}#fake", topology=topology, params=params, config=config,
+                run="r", store=store,
+            ) as run:  # fmt: skip
+                outcome = await run.outcome()
+        at_rest(run._session)
+        nothing_left_behind(before)
+        await store.close()
+        assert outcome.reason is StopReason.STORAGE and outcome.status in (Status.FAILED, Status.PARTIAL)
+        assert "disk is full" in outcome.note and not outcome.head
+        assert (outcome.status is Status.PARTIAL) == bool(outcome.answer)
+        await verified(config)
+        kept = await events_of(config, "r")
+        before_resume = len(server.ledger.requests)
+        whole = await romanesco.resume("r", topologies=[topology], config=config)
+        events = await check_run(config, whole, server.ledger)
+        assert whole.status is Status.COMPLETED
+        later = {(node, key) for _, kind, node, key, _ in events[len(kept) :] if kind == "call.started"}
+        assert later.isdisjoint(finished_keys(kept))
+        assert len(server.ledger.requests) - before_resume == len(later)
+
+
+async def test_a_disk_that_was_full_before_the_run_began_is_an_error_and_costs_nothing(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    config.home().mkdir(parents=True)
+    store = Full(config.home() / "journal.db")
+    store.room = 0
+    model = romanesco.ScriptedModel("ok")
+    with pytest.raises(JournalUnwritable, match="disk is full"):
+        await romanesco.run("g", model=model, topology=Chain(), config=config, run="r", store=store)
+    assert not model.calls
+    await store.close()
+
+
+async def test_a_file_that_may_not_grow_is_the_same(jobs: Forker, tmp_path: Path) -> None:
+    async with FakeServer() as server:
+        job = {"topology": "members", "params": {"members": 8, "rounds": 40}, "url": server.url}
+        outcome = await jobs.outcome("run", tmp_path, file_limit=200_000, **job)
+        assert outcome.reason is StopReason.STORAGE
+        assert outcome.status is Status.PARTIAL and outcome.answer
+        await verified(config_in(tmp_path))
+        whole = await jobs.outcome("resume", tmp_path)
+        await check_run(config_in(tmp_path), whole, server.ledger)
+    assert whole.status is Status.COMPLETED and whole.answer.count("round/") == 320

@@ -1,0 +1,156 @@
+"""What watchers of a run see, and runs beside each other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+import romanesco
+from romanesco import Outcome, RunEvent, Scope, ScriptedModel, Status, Task
+from romanesco.errors import RunBusy
+from romanesco.testing import Chain, FakeServer, Members, MemoryStore, NgramEmbedder, Scenario
+from tests.runtime.checks import nothing_left_behind
+from tests.runtime.topologies import Plain, done, say
+from tests.support import config_in, events_of
+
+
+async def watched(folder: Path, run: str, model: ScriptedModel, topology: object) -> tuple[list[RunEvent], Outcome]:
+    async with romanesco.open_run("g", model=model, topology=topology, config=config_in(folder), run=run) as going:
+        events = [event async for event in going.events()]
+        return events, await going.outcome()
+
+
+@pytest.mark.parametrize("answer", ["ok", romanesco.ModelError("No answer")])
+async def test_br_128_exactly_one_terminal_event_and_it_is_the_last(answer: object, tmp_path: Path) -> None:
+    events, outcome = await watched(tmp_path, "r", ScriptedModel(answer), Chain())
+    ends = [event for event in events if event.kind == "run.ended"]
+    assert len(ends) == 1 and events[-1] is ends[0]
+    assert ends[0].data["status"] == outcome.status
+    journaled = await events_of(config_in(tmp_path), "r")
+    seen = [event.seq for event in events if event.seq]
+    assert seen == sorted(set(seen))  # BR-127: each once, in order
+    assert set(seen) <= {seq for seq, *_ in journaled} and journaled[-1][0] == seen[-1]
+
+
+async def test_br_136_two_runs_in_one_process_see_only_their_own_events(tmp_path: Path) -> None:
+    models = {name: ScriptedModel(name, name=f"scripted:{name}", latency=0.001) for name in ("one", "two")}
+    async with asyncio.TaskGroup() as group:
+        tasks = {name: group.create_task(watched(tmp_path, name, model, Members())) for name, model in models.items()}
+    for name, task in tasks.items():
+        events, outcome = task.result()
+        texts = {event.data["reply"]["text"] for event in events if event.kind == "call.finished"}
+        assert texts == {name}
+        assert {event.data["text"] for event in events if event.kind == "token"} <= {name}
+        assert outcome.run == name
+
+
+async def test_breaking_off_the_events_does_not_stop_the_run(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    async with romanesco.open_run(
+        "g", model=ScriptedModel("ok", latency=0.005), topology=Chain(), config=config_in(tmp_path)
+    ) as going:
+        async for event in going.events():
+            if event.kind == "call.started":
+                break
+        outcome = await going.outcome()
+    assert outcome.status is Status.COMPLETED
+    nothing_left_behind(before)
+
+
+async def test_br_137_the_sync_function_works_inside_a_running_loop(tmp_path: Path) -> None:
+    outcome = romanesco.run_sync("g", model=ScriptedModel("ok"), topology=Chain(), config=config_in(tmp_path))
+    assert outcome.status is Status.COMPLETED and outcome.answer == "ok"
+
+
+def test_the_sync_function_raises_what_the_run_raises(tmp_path: Path) -> None:
+    with pytest.raises(romanesco.InputError, match="empty"):
+        romanesco.run_sync("  ", model=ScriptedModel("ok"), topology=Chain(), config=config_in(tmp_path))
+
+
+async def test_a_run_is_owned_once(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    slow = ScriptedModel("ok", latency=0.05)
+    async with romanesco.open_run("g", model=slow, topology=Chain(), config=config, run="r") as going:
+        with pytest.raises(RunBusy):
+            await romanesco.resume("r", model=ScriptedModel("ok"), topologies=[Chain()], config=config)
+        other = await romanesco.run("g", model=ScriptedModel("ok"), topology=Chain(), config=config, run="s")
+        assert other.status is Status.COMPLETED
+        assert (await going.outcome()).status is Status.COMPLETED
+
+
+async def test_a_run_that_is_complete_is_given_again_for_nothing(tmp_path: Path) -> None:
+    model = ScriptedModel("ok")
+    first = await romanesco.run("g", model=model, topology=Chain(), config=config_in(tmp_path), run="r")
+    before = await events_of(config_in(tmp_path), "r")
+    again = await romanesco.resume("r", model=model, topologies=[Chain()], config=config_in(tmp_path))
+    assert (again.status, again.answer, again.spend, again.head) == (
+        first.status,
+        first.answer,
+        first.spend,
+        first.head,
+    )
+    assert len(model.calls) == 3 and await events_of(config_in(tmp_path), "r") == before
+
+
+async def test_br_059_thirty_two_runs_write_to_one_file_at_once(tmp_path: Path) -> None:
+    async def one(number: int) -> Outcome:
+        model = ScriptedModel("ok", name=f"scripted:{number}")
+        return await romanesco.run(
+            "g", model=model, topology=Members(), config=config_in(tmp_path), run=f"r{number}", embedder=NgramEmbedder()
+        )
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(number)) for number in range(32)]
+    assert all(task.result().status is Status.COMPLETED for task in tasks)
+
+
+async def test_a_memory_store_serves_a_run_as_well(tmp_path: Path) -> None:
+    store = MemoryStore()
+    outcome = await romanesco.run(
+        "g", model=ScriptedModel("ok"), topology=Chain(), config=config_in(tmp_path), store=store, run="r"
+    )
+    assert outcome.status is Status.COMPLETED
+    assert (await store.read("r"))[-1].hash == outcome.head
+
+
+async def test_time_and_chance_are_recorded_and_given_again(tmp_path: Path) -> None:
+    seen: list[tuple[float, float]] = []
+
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        seen.append((await scope.now(key="now"), (await scope.random(key="dice")).random()))
+        return done()
+
+    config = config_in(tmp_path)
+    await romanesco.run("g", model=ScriptedModel("ok"), topology=Plain(solve), config=config, run="r")
+    await romanesco.replay("r", topologies=[Plain(solve)], config=config)
+    assert seen[0] == seen[1] and abs(seen[0][0] - time.time()) < 3600
+
+
+async def test_br_125_a_key_is_nowhere_in_what_a_run_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    canary = "sk-canary-0123456789abcdef"
+    monkeypatch.setenv("CANARY_API_KEY", canary)
+    config = config_in(tmp_path)
+    async with FakeServer(scenario=Scenario(api_key="another")) as server:
+        config.tables["models"] = {"canary": {"base_url": server.url, "model": "fake", "key_env": "CANARY_API_KEY"}}
+        outcome = await romanesco.run("g", model="custom:canary", topology=Members(), config=config, run="r")
+        assert all(entry.status == 401 for entry in server.ledger.requests) and server.ledger.requests
+    assert outcome.status is Status.PARTIAL and outcome.spend.tokens_in == 0
+    left = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"canary" in left and canary.encode() not in left
+    assert canary not in repr(outcome) and canary not in caplog.text
+
+
+async def test_ask_and_say_in_one_node(tmp_path: Path) -> None:
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        vectors = await scope.embed(["one", "two"], key="embed")
+        return done(await say(scope, str(len(vectors)), "ask"))
+
+    outcome = await romanesco.run(
+        "g", model=ScriptedModel("ok"), topology=Plain(solve), config=config_in(tmp_path), embedder=NgramEmbedder()
+    )
+    assert outcome.status is Status.COMPLETED
