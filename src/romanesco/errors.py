@@ -48,6 +48,7 @@ class StopReason(enum.StrEnum):
     COMPLETED = "completed"
     BUDGET = "budget"
     DEADLINE = "deadline"
+    LENGTH = "length"
     STOPPED = "stopped"
     MODEL = "model"
     INPUT = "input"
@@ -69,9 +70,10 @@ EXIT_CODES: dict[StopReason, int] = {
     StopReason.REFUSED: 7,
     StopReason.STORAGE: 8,
     StopReason.DIVERGED: 9,
+    StopReason.LENGTH: 11,
     StopReason.INTERRUPTED: 130,
 }
-"""Exit status of the command line for each stop reason. 10 is ``romanesco verify`` finding a violation."""
+"""Exit status of the command line for each stop reason. 10 is ``romanesco verify`` finding a violation; ``LENGTH`` is an answer that the output cap cut."""
 
 
 class RomanescoError(Exception):

@@ -252,7 +252,8 @@ class Decision:
         answer: The deliverable.
         absorbed: Ids of other proposals of which a part went into the answer, with what was taken.
         discarded: Ids of the proposals that were not chosen, with the reason.
-        by: ``decision-maker`` or, where its call failed, ``engine``: the best-backed proposal as it stands.
+        by: ``decision-maker``; ``wrap-up``: written in the held-back call when the budget ended; or ``engine``: where
+            the decision failed, the best-backed proposal as it stands.
         model: Which model decided.
     """
 

@@ -80,13 +80,13 @@ def anchors(page: Path) -> set[str]:
 def table(page: Path, first: str) -> dict[str, list[str]]:
     """Rows of the table whose first heading is ``first``: its cells without back quotes, by the first of them."""
     rows: dict[str, list[str]] = {}
-    inside = False
+    heading = ""
     for cells in _table_lines(page):
         if not cells:
-            inside = False
-        elif cells[0] == first:
-            inside = True
-        elif inside and set(cells[0]) - set("-: "):
+            heading = ""
+        elif not heading:
+            heading = cells[0]
+        elif heading == first and set(cells[0]) - set("-: "):
             rows[cells[0]] = cells
     return rows
 

@@ -100,8 +100,9 @@ class PageRunner:
             f"printf '{_MARK}'\n(exit $status)\n{self.put_in_place(one.text)}\nstatus=$?\nprintf '{_MARK}%s' $status\n"
             for one in commands
         )
+        kept = self.folder.parent / "environment"  # what a block exports holds for the next one, as in a terminal
         done = subprocess.run(
-            ["/bin/bash", "-c", script],
+            ["/bin/bash", "-c", f"{script}env -0 > '{kept}'\n"],
             cwd=self.folder,
             env=self.environment,
             text=True,
@@ -109,6 +110,7 @@ class PageRunner:
             stderr=subprocess.STDOUT,
             timeout=_SECONDS,
         )
+        self.environment = dict(pair.split("=", 1) for pair in kept.read_text("utf-8").split("\0") if pair)
         parts = done.stdout.split(_MARK)[1:]
         for number, command in enumerate(commands):
             output, status = parts[2 * number], parts[2 * number + 1]

@@ -186,3 +186,14 @@ def test_an_unexpected_fault_is_one_line(inside: Inside, monkeypatch: pytest.Mon
     done = inside("config")
     assert done.code == 1
     assert done.error.startswith("unexpected ZeroDivisionError: by nothing.") and "--debug" in done.error
+
+
+@pytest.mark.parametrize("place", ["_options.read_goal", "_drive.plan_goal"])
+def test_ctrl_c_before_the_run_has_started(inside: Inside, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    def pressed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"romanesco.interfaces.cli.{place}", pressed)
+    done = inside("plan", "Hi")
+    assert (done.code, done.out) == (130, "")
+    assert "Traceback" not in done.err

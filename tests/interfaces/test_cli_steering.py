@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -72,19 +71,6 @@ def test_two_signals_leave_at_once_and_nothing_is_lost(romanesco: Commands, slow
     assert done.code == 130
     assert "interrupted" in done.err
     assert romanesco("verify", "r").code == 0
-
-
-def test_ctrl_c_before_the_run_has_started(romanesco: Commands) -> None:
-    reading, writing = os.pipe()
-    command = romanesco.line("run", "-")
-    process = subprocess.Popen(command, stdin=reading, stderr=subprocess.PIPE, env=romanesco.env, text=True)
-    os.close(reading)
-    time.sleep(1.0)  # until it waits for its goal
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
-    os.close(writing)
-    assert process.returncode == 130
-    assert "Traceback" not in err
 
 
 def test_br_055_a_killed_run_is_listed_shown_and_resumed(romanesco: Commands, tmp_path: Path) -> None:

@@ -26,7 +26,12 @@ class Engine(Protocol):
         ...
 
     async def step(self, name: str, perform: Callable[[], Awaitable[R]]) -> R:
-        """Drive one step's work."""
+        """Drive one step's work, once.
+
+        Args:
+            name: The node's path and the step's key, with a space between them.
+            perform: Does the work.
+        """
         ...
 
 

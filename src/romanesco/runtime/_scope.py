@@ -117,6 +117,7 @@ class NodeScope:
     async def record(self, kind: str, data: dict[str, Any], *, key: str) -> dict[str, Any]:
         """Journal a decision or a state of the topology, once for a key; gives what is on record."""
         run = self.run
+        canonical(data)  # what is not JSON is the topology's fault, and told so before the journal is asked to hold it
         run.memo.claim(self.node, f"record:{key}")
         recorded = run.memo.steps.get((self.node, f"record:{key}"))
         if recorded is not None and recorded.data is not None:
@@ -196,7 +197,7 @@ class _Caller:
                 prepared = prepare(prepared, first_rung(capabilities))
             return await call_model(run, CallStep(scope.node, key, self.role, purpose, prepared, fingerprint, asked))
 
-        work = run.engine.step(key, do)
+        work = run.engine.step(f"{scope.node} {key}", do)
         try:
             return await within_time(run, purpose, run.stops.guard(scope.node, work))
         except MEMOISED_FAILURES as error:

@@ -44,9 +44,12 @@ class Order:
 
         Raises:
             InputError: The key can't be the name of a node.
+            TypeError: The task holds what is not JSON; the path of the leaf is named.
+            ValueError: Likewise.
         """
         if not key or "/" in key:
             raise InputError("A child's key can't name a node", value=repr(key), limit="text without a slash")
+        canonical(task.params)  # stricter than to_json, which takes a set for a list, in whatever order
         what = {"topology": topology, "task": to_json(task), "budget": None if budget is None else to_json(budget)}
         path = f"{parent.rstrip('/')}/{key}"
         below = envelope.below(key, task.goal)

@@ -44,7 +44,7 @@ async def step(run: RunContext, node: str, key: str, what: Any, do: Callable[[],
     run.stops.check(node)
     asked = run.journal.seq
     try:
-        result = await run.stops.guard(node, run.engine.step(key, do))
+        result = await run.stops.guard(node, run.engine.step(f"{node} {key}", do))
     except MEMOISED_FAILURES as error:
         await record_failure(run, node, key, fingerprint, asked, error)
         raise

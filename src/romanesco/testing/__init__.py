@@ -40,6 +40,7 @@ __all__ = [
     "Scenario",
     "Tree",
     "embedder_conformance",
+    "engine_conformance",
     "model_conformance",
     "store_conformance",
     "topology_conformance",

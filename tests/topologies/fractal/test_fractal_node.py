@@ -420,7 +420,7 @@ async def test_an_answer_that_was_cut_is_partial_and_says_how_to_get_more() -> N
         return {**answer, "answer": "cut"} if key == "decide" and isinstance(answer, dict) else answer
 
     outcome, _ = await deliberate(script=script)
-    assert (outcome.status, outcome.reason) == (Status.PARTIAL, StopReason.BUDGET)
+    assert (outcome.status, outcome.reason) == (Status.PARTIAL, StopReason.LENGTH)
     assert "decision_tokens" in outcome.note
 
 

@@ -45,7 +45,7 @@ async def test_an_answer_that_was_cut_is_partial() -> None:
     outcome, _ = await solve("It goes on and on...")
     assert (outcome.status, outcome.reason, outcome.answer) == (
         Status.PARTIAL,
-        StopReason.BUDGET,
+        StopReason.LENGTH,
         "It goes on and on...",
     )
     assert "answer_tokens" in outcome.note

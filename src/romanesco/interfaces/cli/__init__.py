@@ -13,6 +13,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: The words after the program's name; None takes the process's.
     """
-    from romanesco.interfaces.cli._main import main as run
+    try:
+        from romanesco.interfaces.cli._main import main as run
 
-    return run(arguments)
+        return run(arguments)
+    except KeyboardInterrupt:
+        return 130  # before there was anything to end in good order

@@ -30,17 +30,10 @@ def status_text(outcome: Outcome) -> Text | None:
         return None
     reason = "" if outcome.reason.value == outcome.status.value else f" ({outcome.reason.value})"
     text = plain((f"{outcome.status.value.upper()}{reason}: ", "bold yellow"), one_line(outcome.note) or "cut short")
-    go_on = "" if _cut_by_cap(outcome) else _GO_ON.get(outcome.reason, "")
+    go_on = _GO_ON.get(outcome.reason, "")
     if go_on and outcome.run:
         text.append(f"\n{go_on.format(run=outcome.run)}")
     return text
-
-
-def _cut_by_cap(outcome: Outcome) -> bool:
-    """Whether the decision was made and only its text was cut by the output cap: to resume would change nothing."""
-    team = outcome.deliberation
-    made = team is not None and team.decision is not None and team.decision.by == "decision-maker"
-    return made and outcome.reason is StopReason.BUDGET
 
 
 def outcome_parts(outcome: Outcome) -> list[RenderableType]:

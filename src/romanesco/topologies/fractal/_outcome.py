@@ -54,7 +54,7 @@ def _ending(minutes: Minutes, state: State) -> _Ending:
     match state.end:
         case End.DECIDED if minutes.truncated:
             note = f"The answer was cut at the output cap of {cap} tokens; raise it with decision_tokens."
-            return _Ending(Status.PARTIAL, StopReason.BUDGET, note)
+            return _Ending(Status.PARTIAL, StopReason.LENGTH, note)
         case End.DECIDED:
             return _Ending(Status.COMPLETED, StopReason.COMPLETED, "")
         case End.UNDECIDED:

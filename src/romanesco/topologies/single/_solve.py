@@ -36,7 +36,7 @@ async def answer(task: Task, scope: Scope) -> Outcome:
     if cut:
         cap = params.answer_tokens
         note = f"The answer was cut at the output cap of {cap:,} tokens; raise it with answer_tokens."
-        return _outcome(scope, Status.PARTIAL, StopReason.BUDGET, text, note, reply)
+        return _outcome(scope, Status.PARTIAL, StopReason.LENGTH, text, note, reply)
     return _outcome(scope, Status.COMPLETED, StopReason.COMPLETED, text, reply=reply)
 
 
