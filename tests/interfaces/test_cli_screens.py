@@ -15,7 +15,7 @@ from romanesco.interfaces.cli._costs import line_costs, times
 from romanesco.interfaces.cli._outcome import outcome_parts, status_text
 from romanesco.interfaces.cli._sections import SECTIONS
 from romanesco.runtime import Attempted, FoldedEvent, Spent
-from romanesco.task import Bill, BillLine, Budget, Decision, Deliberation, Dissent, Outcome, Plan, Spend, Status
+from romanesco.task import Bill, BillLine, Budget, Deliberation, Dissent, Outcome, Plan, Spend, Status
 
 BILL = Bill((BillLine("proposal", 3, 300, 90, Decimal("0.03")), BillLine("retry", 2, 200, 60, Decimal("0.02"))))
 MODELS = {"default": "a:b", "decision-maker": "c:d"}
@@ -101,7 +101,7 @@ def test_br_014_every_other_end_is_labelled_with_its_reason(reason: StopReason) 
     shown = text(outcome_parts(Outcome(Status.PARTIAL, reason, answer="So far.", note="Cut at\nround 2.", run="r1")))
     assert shown.startswith(f"PARTIAL ({reason.value}): Cut at round 2.\n")
     assert "So far." in shown
-    if reason not in (StopReason.INPUT, StopReason.REFUSED):
+    if reason not in (StopReason.INPUT, StopReason.REFUSED, StopReason.LENGTH):
         assert "romanesco resume r1" in shown or "romanesco show r1" in shown.splitlines()[1]
 
 
@@ -111,8 +111,7 @@ def test_reasons_have_exit_codes_of_their_own() -> None:
 
 
 def test_an_answer_that_only_the_output_cap_cut_is_not_told_to_resume() -> None:
-    team = Deliberation(decision=Decision("P1.1", "Half an ans"))
-    outcome = Outcome(Status.PARTIAL, StopReason.BUDGET, answer="Half an ans", note="Cap.", deliberation=team, run="r1")
+    outcome = Outcome(Status.PARTIAL, StopReason.LENGTH, answer="Half an ans", note="Cap.", run="r1")
     assert "resume" not in str(status_text(outcome))
 
 

@@ -13,10 +13,10 @@ from romanesco.models._openai_wire import (
     Dialect,
     OutputMode,
     cap_field,
-    portable,
     encode_request,
     grammar,
     output_mode,
+    portable,
     to_bytes,
     upper_bound,
 )

@@ -100,7 +100,7 @@ class Wild:
         if tree["raises"]:
             raise ValueError("the topology is at fault")
         last = await say(scope, f"{scope.node} last {told(said)}", "last", role="last")
-        whole = all("(" not in text and "completed" in text or ":" not in text for text in said.values())
+        whole = all(("(" not in text and "completed" in text) or ":" not in text for text in said.values())
         return Outcome(Status.COMPLETED if whole else Status.PARTIAL, StopReason.COMPLETED, answer=told(said) + last)
 
 
