@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -127,6 +127,14 @@ def make_bill(calls: Sequence[CallBound]) -> Bill:
         cost = None if usd is None else usd * paid
         lines.append(BillLine(purpose, requests, tokens_in * paid, tokens_out * paid, cost))
     return Bill(tuple(lines))
+
+
+def without_pools(bill: Bill) -> Bill:
+    """The bill of a run in which nothing goes wrong: its own calls, without the pools for repairs and retries.
+
+    A budget that carries this much is enough to begin with; one that carries less is refused.
+    """
+    return replace(bill, lines=tuple(line for line in bill.lines if line.purpose not in (REPAIR, RETRY)))
 
 
 def excess(bill: Bill, budget: Budget) -> list[tuple[str, object, object]]:

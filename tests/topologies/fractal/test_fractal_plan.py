@@ -14,7 +14,7 @@ from romanesco.errors import ConfigError, InputError, PlanRefused
 from romanesco.models import ModelRequest, TokenCount
 from romanesco.personas import builtin_personas
 from romanesco.task import Bill, Budget, Plan, Source, Task
-from romanesco.topologies._billing import excess, piece
+from romanesco.topologies._billing import excess, piece, without_pools
 from romanesco.topologies.fractal import Fractal
 from romanesco.topologies.fractal._params import params_from_json, parse_params
 from romanesco.topologies.fractal._plan import _Planner
@@ -150,7 +150,8 @@ async def test_what_the_user_set_is_not_lowered_but_labelled() -> None:
 
 
 async def test_a_budget_below_the_cheapest_plan_is_refused_with_its_bill() -> None:
-    cheapest = (await plan(k=3, rounds=1)).bill
+    cheapest = without_pools((await plan(k=3, rounds=1)).bill)
+    assert not (await plan(FakeDesk(budget=Budget(tokens=cheapest.tokens)))).fits
     with pytest.raises(PlanRefused, match="smaller than the cheapest plan's bill") as caught:
         await plan(FakeDesk(budget=Budget(tokens=cheapest.tokens - 1)))
     assert f"{cheapest.tokens:,} tokens" in str(caught.value)

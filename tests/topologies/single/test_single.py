@@ -145,3 +145,9 @@ async def test_settings_reach_the_request() -> None:
     _, scope = await solve("Do it.", answer_tokens=300, reasoning_tokens=50, temperature=1, seed=7)
     request: ModelRequest = scope.asked["answer"]
     assert (request.max_output_tokens, request.temperature, request.seed) == (350, 1.0, 7)
+
+
+async def test_a_budget_for_the_call_alone_is_enough_to_begin_with() -> None:
+    plan = await Single().plan(Task("Sell"), FakeDesk(budget=Budget(calls=1)))
+    assert not plan.fits
+    assert "not every repair and retry" in plan.reasons[-1]

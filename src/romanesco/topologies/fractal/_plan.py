@@ -10,7 +10,7 @@ from romanesco.errors import InputError, PlanRefused
 from romanesco.models import Message, ModelRequest
 from romanesco.personas import Persona, builtin_personas, load_personas
 from romanesco.task import Bill, Plan, Task
-from romanesco.topologies._billing import FILLER, CallBound, excess, room, shown
+from romanesco.topologies._billing import FILLER, CallBound, excess, room, shown, without_pools
 from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal._bill import NodeCalls, bill, node_calls
 from romanesco.topologies.fractal._params import Params, parse_params
@@ -160,9 +160,12 @@ class _Planner:
         return drafts
 
     async def cheapest(self, draft: Draft) -> Bill:
-        """The bill of the cheapest node of this task: k = 3 (or as many as personas are required), one round."""
+        """The bill of the cheapest node of this task, if nothing goes wrong.
+
+        It has k = 3, or as many as personas are required, and one round.
+        """
         smaller = list(range(draft.params.k, d.K_MIN - 1, -1))
-        return bill((await self.drafts(smaller))[-1].calls, 1)
+        return without_pools(bill((await self.drafts(smaller))[-1].calls, 1))
 
     def _ensemble(self, params: Params) -> tuple[Params, list[str]]:
         library = load_personas(params.personas) if params.personas else builtin_personas()
@@ -265,4 +268,4 @@ class _Planner:
             plan = await Topologies()["single"].plan(replace(self.task, params={}), self.desk)
         except InputError:
             return False
-        return plan.fits
+        return bool(plan.bill.lines)

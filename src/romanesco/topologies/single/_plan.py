@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from romanesco.errors import PlanRefused
 from romanesco.personas import split
 from romanesco.task import Plan, Task
-from romanesco.topologies._billing import bound, excess, make_bill, room, shown
+from romanesco.topologies._billing import bound, excess, make_bill, room, shown, without_pools
 from romanesco.topologies.single import _params as p
 from romanesco.topologies.single._request import build_request, show_sources
 
@@ -39,22 +39,25 @@ async def make_plan(task: Task, desk: PlanningDesk) -> Plan:
     params = replace(params, source_chars=chars)
     request = build_request(model, task.goal, show_sources(task.sources, chars), params)
     bill = make_bill([await bound(desk, request, (), purpose=ANSWER)])
-    over = excess(bill, desk.budget)
+    over = excess(without_pools(bill), desk.budget)
     if over:
         dimension, value, limit = over[0]
         raise PlanRefused(
-            f"The budget is smaller than the bill of one call with its repairs and retries ({dimension})",
+            f"The budget is smaller than the bill of one call ({dimension})",
             value=shown(dimension, limit),
             limit=f"at least {shown(dimension, value)}",
             advice="Raise the limit, or lower answer_tokens.",
         )
+    fits = not excess(bill, desk.budget)
     reasons = [f"One call to {model}, answer of at most {cap:,} tokens."]
+    if not fits:
+        reasons.append("The budget carries the call, but not every repair and retry of the bill.")
     if known is None:
         reasons.append(f"The window of {model} is unknown; planned for {window:,} tokens.")
     if chars:
         covered = split(task.sources, [p.ROLE], budget_chars=chars).text_coverage or 0.0
         reasons.append(f"Sources: {covered:.0%} of the text is shown.")
-    return Plan(NAME, bill, params.to_json(), tuple(reasons))
+    return Plan(NAME, bill, params.to_json(), tuple(reasons), fits=fits)
 
 
 async def _source_chars(task: Task, desk: PlanningDesk, model: str, window: int, params: p.Params) -> int:
