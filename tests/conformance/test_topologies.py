@@ -82,7 +82,7 @@ class Faulty:
         ("another name", "names the topology"),
         ("two plans", "two plans"),
         ("not JSON", "do not survive JSON"),
-    ("order", "gives another outcome|order of answers changes the outcome"),
+        ("order", "gives another outcome|order of answers changes the outcome"),
         ("clock", "a replay ends with an error"),
         ("fails", "ends as failed"),
         ("crashes", "ends as failed"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,17 @@ import pytest
 
 import romanesco
 from romanesco import Budget, BudgetExceeded, ModelError, Outcome, Scope, ScriptedModel, Status, StopReason, Task
-from romanesco.errors import RateLimited, ServerFault
+from romanesco.errors import (
+    DeadlineExceeded,
+    EmbeddingFailed,
+    OutputInvalid,
+    RateLimited,
+    Refused,
+    RequestRejected,
+    RomanescoError,
+    ServerFault,
+)
+from romanesco.runtime._steps import failure_data, failure_from
 from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Rule, Scenario
 from tests.runtime.checks import kinds
 from tests.runtime.drive import again, cut_off, drive, go_on
@@ -132,10 +143,36 @@ async def test_a_topology_that_raises_anything_is_a_failed_node_and_its_siblings
     assert "A topology failed in node /bad" in caplog.text
 
 
-async def test_an_adapter_that_raises_what_is_no_model_error_leaves_nothing_reserved(tmp_path: Path) -> None:
-    outcome = await drive(tmp_path, ScriptedModel(ZeroDivisionError("oops")), Members(), budget=Budget(tokens=10_000))
-    assert outcome.status is Status.FAILED and outcome.reason is StopReason.INTERNAL
+async def test_an_adapter_that_raises_what_is_no_model_error_costs_its_own_answer_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = ScriptedModel({"member-1": ZeroDivisionError("sk-secret"), "round/*": "ok"})
+    outcome = await drive(tmp_path, model, Members(), budget=Budget(tokens=10_000))
+    assert outcome.status is Status.PARTIAL and outcome.reason is StopReason.MODEL
+    assert outcome.answer.count("ok") == 7 and "ZeroDivisionError" in outcome.note
     assert outcome.spend.calls == 8 and outcome.spend.estimated
+    left = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"sk-secret" not in left and "sk-secret" in caplog.text
+
+
+KINDS = [
+    RateLimited("slow", retry_after=1.5),
+    DeadlineExceeded("late", phase="first_token", value="3 s", limit="2 s"),
+    RequestRejected("no", value=422),
+    BudgetExceeded("none left", account="run", dimension="seconds", value=3, limit=2, advice="Wait."),
+    EmbeddingFailed("no vectors"),
+    Refused("not this"),
+    OutputInvalid("no JSON"),
+]
+
+
+@pytest.mark.parametrize("error", KINDS, ids=lambda error: error.code)
+def test_a_recorded_failure_comes_back_as_it_was(error: RomanescoError) -> None:
+    again = failure_from(json.loads(json.dumps(failure_data(error))))
+    assert type(again) is type(error)
+    assert (str(again), again.code, again.reason) == (str(error), error.code, error.reason)
+    for name in ("account", "dimension", "phase", "retry_after"):
+        assert getattr(again, name, None) == getattr(error, name, None)
 
 
 async def test_br_080_a_stalled_stream_ends_at_its_deadline_whatever_the_watchers_see(tmp_path: Path) -> None:

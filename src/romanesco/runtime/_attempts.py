@@ -7,13 +7,14 @@ its result stands in the journal before anybody uses it. One attempt is at most 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from romanesco.budget import Amount, Price, Reservation
-from romanesco.errors import BudgetExceeded, ModelError, RateLimited
+from romanesco.errors import BudgetExceeded, ModelError, RateLimited, RomanescoError
 from romanesco.models import CallContext, ChatModel, ModelReply, ModelRequest, Usage, current_call
 from romanesco.runtime._accounts import RETRY, WRAP_UP
 from romanesco.runtime._codec import reply_data, request_data, timing_data, usage_data
@@ -227,6 +228,15 @@ async def _send(run: RunContext, step: CallStep, model: ChatModel, attempt: Atte
     attempt.sent = True
     try:
         reply = await model.complete(step.request, on_token=_notice(run, step))
+    except RomanescoError:
+        raise
+    except Exception as fault:
+        # Its text is logged and not journaled: nobody knows what an adapter's own errors hold.
+        logging.getLogger("romanesco").error("The adapter of %s failed", step.request.model, exc_info=fault)
+        raise ModelError(
+            f"The adapter of {step.request.model} failed with {type(fault).__name__}",
+            advice="This is a fault of the adapter, not of your input; --debug shows where.",
+        ) from fault
     finally:
         current_call.reset(token)
     usage = _checked(reply, attempt)

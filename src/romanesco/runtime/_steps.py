@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 
-from romanesco.errors import (
-    BudgetExceeded,
-    EmbeddingFailed,
-    ModelError,
-    OutputInvalid,
-    Refused,
-    RomanescoError,
-)
+from romanesco.errors import BudgetExceeded, EmbeddingFailed, ModelError, Refused, RomanescoError, StopReason
 from romanesco.journal import canonical, digest
 from romanesco.runtime._context import RunContext
 
@@ -66,6 +60,10 @@ async def record_failure(
     )
 
 
+_MORE = ("account", "dimension", "phase", "retry_after")
+"""Attributes that some errors have beside the common ones."""
+
+
 def failure_data(error: RomanescoError) -> dict[str, Any]:
     """An error as data, enough to raise it again."""
     data: dict[str, Any] = {
@@ -74,17 +72,30 @@ def failure_data(error: RomanescoError) -> dict[str, Any]:
         "value": None if error.value is None else str(error.value),
         "limit": None if error.limit is None else str(error.limit),
         "advice": error.advice,
+        "reason": error.reason.value,
     }
-    if isinstance(error, BudgetExceeded):
-        data["account"], data["dimension"] = error.account, error.dimension
+    data.update({name: getattr(error, name) for name in _MORE if hasattr(error, name)})
     return data
 
 
 def failure_from(data: dict[str, Any]) -> RomanescoError:
-    """The error that a failure recorded. Model errors of all kinds come back as what a topology tells apart."""
-    told: dict[str, Any] = {"value": data["value"], "limit": data["limit"], "advice": data["advice"]}
-    code = data["error"]
-    if code == BudgetExceeded.code:
-        return BudgetExceeded(data["what"], account=data["account"], dimension=data["dimension"], **told)
-    kinds: dict[str, type[RomanescoError]] = {kind.code: kind for kind in (OutputInvalid, EmbeddingFailed, Refused)}
-    return kinds.get(code, ModelError)(data["what"], **told)
+    """The error that a failure recorded, of the same kind: topologies may tell kinds apart, or show the code."""
+    kind = _kinds().get(data["error"], ModelError)
+    error = kind.__new__(kind)  # each kind has arguments of its own, and all of them end as attributes
+    RomanescoError.__init__(error, data["what"], value=data["value"], limit=data["limit"], advice=data["advice"])
+    error.reason = StopReason(data["reason"])
+    for name in _MORE:
+        if name in data:
+            setattr(error, name, data[name])
+    return error
+
+
+@cache
+def _kinds() -> dict[str, type[RomanescoError]]:
+    kinds: dict[str, type[RomanescoError]] = {}
+    waiting: list[type[RomanescoError]] = list(MEMOISED_FAILURES)
+    while waiting:
+        kind = waiting.pop()
+        kinds.setdefault(kind.code, kind)
+        waiting.extend(kind.__subclasses__())
+    return kinds
