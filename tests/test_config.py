@@ -64,7 +64,7 @@ def test_a_wrong_setting_is_named_with_its_place(tmp_path: Path, text: str, expe
 
 
 def test_a_wrong_variable_is_named() -> None:
-    with pytest.raises(ConfigError, match="ROMANESCO_BUDGET_TOKENS.*many"):
+    with pytest.raises(ConfigError, match=r"ROMANESCO_BUDGET_TOKENS.*many"):
         load_config(Path("/dev/null"), env={"ROMANESCO_BUDGET_TOKENS": "many"})
 
 

@@ -73,7 +73,10 @@ EXIT_CODES: dict[StopReason, int] = {
     StopReason.LENGTH: 11,
     StopReason.INTERRUPTED: 130,
 }
-"""Exit status of the command line for each stop reason. 10 is ``romanesco verify`` finding a violation; ``LENGTH`` is an answer that the output cap cut."""
+"""Exit status of the command line for each stop reason. 10 is ``romanesco verify`` finding a violation.
+
+``LENGTH`` is an answer that its output cap cut.
+"""
 
 
 class RomanescoError(Exception):

@@ -44,7 +44,7 @@ class Budget:
         tokens: Tokens read and generated together.
         tokens_in: Tokens read.
         tokens_out: Tokens generated.
-        usd: Money in US dollars.
+        usd: Money in US dollars; a number or text is taken as the decimal that it prints as.
         seconds: Wall time in seconds, over all resumes, without the time spent waiting for a person.
         calls: Requests to model servers, retries included.
         nodes: Nodes of the tree, the root included.
@@ -57,6 +57,11 @@ class Budget:
     seconds: float | None = None
     calls: int | None = None
     nodes: int | None = None
+
+    def __post_init__(self) -> None:
+        usd: Any = self.usd
+        if usd is not None and not isinstance(usd, Decimal):
+            object.__setattr__(self, "usd", Decimal(str(usd)))  # 0.1 means a tenth, not the float next to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +324,8 @@ class Outcome:
         bill: The worst case that was printed before.
         head: Hash of the journal's last event.
         certificate: Path of the certificate file, or "".
-        models: Names of the models that answered, by role.
+        models: Names of the models that answered, by role, as their servers gave them; where the topology doesn't say,
+            ``provider:model`` by role as configured.
     """
 
     status: Status

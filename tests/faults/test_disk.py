@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import romanesco
 from romanesco import Status, StopReason
 from romanesco.errors import JournalUnwritable
-from romanesco.journal import Event, SQLiteStore
+from romanesco.journal import Command, Event, SQLiteStore
 from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Scenario
 from tests.runtime.checks import at_rest, check_run, finished_keys, nothing_left_behind, verified
 from tests.runtime.processes import Forker
@@ -89,3 +90,53 @@ async def test_a_file_that_may_not_grow_is_the_same(jobs: Forker, tmp_path: Path
         whole = await jobs.outcome("resume", tmp_path)
         await check_run(config_in(tmp_path), whole, server.ledger)
     assert whole.status is Status.COMPLETED and whole.answer.count("round/") == 320
+
+
+async def test_a_run_whose_end_can_not_be_written_is_not_told_as_complete(tmp_path: Path) -> None:
+    """The last write fails: the answer is there, its end is not on record, and nobody is told of an end."""
+    config = config_in(tmp_path)
+    config.home().mkdir(parents=True)
+    model = romanesco.ScriptedModel("ok")
+    seen: list[str] = []
+    for room in range(1, 20):
+        store = Full(config.home() / "journal.db")
+        store.room = room
+        options: dict[str, Any] = {"config": config, "run": f"r{room}", "store": store, "params": {"length": 1}}
+        async with romanesco.open_run("g", model=model, topology=Chain(), **options) as run:
+            seen = [event.kind async for event in run.events()]
+            outcome = await run.outcome()
+        await store.close()
+        if outcome.reason is StopReason.COMPLETED:
+            break
+        assert "run.ended" not in seen
+        assert outcome.status is not Status.COMPLETED and "disk is full" in outcome.note
+        written = [kind for _, kind, *_ in await events_of(config, f"r{room}")]
+        assert "run.ended" not in written
+    assert outcome.status is Status.COMPLETED and seen[-1] == "run.ended"
+
+
+class Deaf(SQLiteStore):
+    """A store whose inbox can't be read after a while."""
+
+    looks = 2
+
+    async def take(self, run: str) -> list[Command]:
+        self.looks -= 1
+        if self.looks < 0:
+            raise JournalUnwritable("The inbox can't be read")
+        return await super().take(run)
+
+
+async def test_a_run_that_nobody_can_stop_any_more_stops_by_itself(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    config.home().mkdir(parents=True)
+    store = Deaf(config.home() / "journal.db")
+    async with FakeServer(scenario=Scenario(default=FakeReply(fault=Fault(stall=float("inf"))))) as server:
+        async with asyncio.timeout(10):
+            outcome = await romanesco.run(
+                "g", model=f"{server.url}#fake", topology=Members(), config=config, run="r", store=store
+            )
+        assert server.ledger.in_flight == 0
+    await store.close()
+    assert outcome.reason is StopReason.STORAGE and "Nobody can stop" in outcome.note
+    await verified(config)

@@ -20,7 +20,7 @@ from tests.support import config_in, events_of
 
 SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
     "members": (Members(), {"members": 4, "rounds": 2}),
-    "chain": (Chain(), {"length": 6}),
+    "chain": (Chain(), {"length": 8}),
     "tree": (Tree(), {"width": 2, "depth": 2}),
 }
 # After how many requests, and how many milliseconds later.
@@ -91,6 +91,26 @@ async def test_br_038_no_finished_call_is_made_again(shape: str, jobs: Forker, t
     assert again > 0  # the moments do hit calls in flight
 
 
+@pytest.mark.parametrize("at", [1, 4, 9, 15, 21])
+async def test_a_killed_deliberation_goes_on_inside_its_bill(at: int, jobs: Forker, tmp_path: Path) -> None:
+    config, killer = config_in(tmp_path), Killer(at, 0)
+    async with FakeServer(killer) as server:
+        await killed(jobs, server, tmp_path, killer, {"topology": "fractal", "params": {"k": 4, "rounds": 3}})
+        at_kill = await events_of(config, "r")
+        outcome = await jobs.outcome("resume", tmp_path)
+        ledger = server.ledger
+    events = await check_run(config, outcome, ledger)
+    assert outcome.status is romanesco.Status.COMPLETED, outcome.note
+    later = {(node, key) for _, kind, node, key, _ in events[len(at_kill) :] if kind == "call.started"}
+    assert later.isdisjoint(finished_keys(at_kill))
+    in_flight = len(open_keys(at_kill))
+    asked = Counter(entry.prompt for entry in ledger.requests)
+    assert sum(count - 1 for count in asked.values()) <= in_flight == outcome.spend.in_doubt
+    bill, spend = outcome.bill, outcome.spend
+    assert bill is not None
+    assert spend.calls <= bill.calls and spend.tokens_in <= bill.tokens_in and spend.tokens_out <= bill.tokens_out
+
+
 async def test_a_run_that_is_killed_again_and_again_comes_to_its_end(jobs: Forker, tmp_path: Path) -> None:
     expected = await undisturbed("chain", tmp_path / "undisturbed")
     folder, config = tmp_path / "r", config_in(tmp_path / "r")
@@ -107,7 +127,7 @@ async def test_a_run_that_is_killed_again_and_again_comes_to_its_end(jobs: Forke
     events = await check_run(config, outcome, ledger)
     assert outcome.answer == expected
     assert outcome.spend.in_doubt == 4 == len(kinds(events, "run.resumed"))
-    assert len(ledger.requests) == 6 + 4
+    assert len(ledger.requests) == 8 + 4
 
 
 @pytest.mark.parametrize("topology", ["single"])
@@ -184,3 +204,31 @@ async def test_two_processes_never_pass_the_project(jobs: Forker, tmp_path: Path
     store = SQLiteStore(config_in(tmp_path).home() / "journal.db")
     assert (await store.charged("project:web"))["calls"] == "16"
     await store.close()
+
+
+async def test_br_059_two_processes_write_to_one_file_at_once(jobs: Forker, tmp_path: Path) -> None:
+    quick = Scenario(default=FakeReply(fault=Fault(latency=0.001)))
+    params = {"members": 16, "rounds": 6}
+    async with FakeServer(scenario=quick) as server:
+        job = {"topology": "members", "params": params, "config": {"concurrency": 16}, "url": server.url}
+        child = await jobs.start("run", tmp_path, run="theirs", **job)
+        async with asyncio.TaskGroup() as group:
+            mine = [
+                group.create_task(
+                    romanesco.run(
+                        "say something",
+                        model=f"{server.url}#fake",
+                        topology=Members(),
+                        params=params,
+                        config=config_in(tmp_path, concurrency=16),
+                        run=f"mine-{number}",
+                    )
+                )
+                for number in range(4)
+            ]
+        theirs = await child.outcome()
+        assert len(server.ledger.requests) == 5 * 96
+    assert theirs is not None
+    for outcome in [theirs, *(task.result() for task in mine)]:
+        assert outcome.status is romanesco.Status.COMPLETED
+        await check_run(config_in(tmp_path), outcome, run=outcome.run)

@@ -16,10 +16,10 @@ from romanesco.models._openai_wire import (
     encode_request,
     grammar,
     output_mode,
-    portable,
     to_bytes,
     upper_bound,
 )
+from romanesco.models._schema import portable
 from romanesco.models._types import Capabilities, Message, ModelRequest, OutputSchema, ToolCall, ToolSpec
 
 SCHEMA: dict[str, Any] = {

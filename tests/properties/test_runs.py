@@ -1,4 +1,4 @@
-"""Random trees under random faults, limits and kills: every run ends inside its limits, and its journal tells it all."""
+"""Random trees, faults, limits and kills: every run ends inside its limits, and its journal tells it all."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from romanesco.runtime import (
     resume,
     start,
 )
+from romanesco.runtime._stops import covers
 from romanesco.task import Bill
 from romanesco.testing import MemoryEngine, MemoryStore, NgramEmbedder
 from tests.runtime.checks import at_rest
@@ -119,6 +120,7 @@ class Server:
         self.finished: Counter[str] = Counter()
         self.tokens = 0
         self.requests = 0
+        self.prompts: list[str] = []
         self.kill_at = kill_at
         self.kill = asyncio.Event()
         self.model = ScriptedModel(self.answer)
@@ -138,6 +140,7 @@ class Server:
             self.attempts[step] += 1
             raise ConnectionFailed("Nobody is there")
         self.requests += 1
+        self.prompts.append(prompt)
         if self.requests == self.kill_at:
             self.kill.set()
             await asyncio.get_running_loop().create_future()
@@ -250,7 +253,7 @@ async def checked(session: Session, store: MemoryStore, server: Server, budget: 
     return outcome
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(tree=trees, budget=budgets, seed=st.integers(0, 99))
 def test_every_run_ends_inside_its_limits(tree: dict[str, Any], budget: dict[str, Any], seed: int) -> None:
     async def main() -> None:
@@ -269,7 +272,7 @@ def test_every_run_ends_inside_its_limits(tree: dict[str, Any], budget: dict[str
     asyncio.run(main())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(tree=trees, budget=budgets, seed=st.integers(0, 99), kill_at=st.integers(1, 12))
 def test_every_killed_run_ends_inside_its_limits(
     tree: dict[str, Any], budget: dict[str, Any], seed: int, kill_at: int
@@ -280,6 +283,7 @@ def test_every_killed_run_ends_inside_its_limits(
         driving = asyncio.ensure_future(session.drive())
         dying = asyncio.ensure_future(server.kill.wait())
         await asyncio.wait([driving, dying], return_when=asyncio.FIRST_COMPLETED)
+        killed = not driving.done()
         dying.cancel()
         driving.cancel()
         await asyncio.wait([driving, dying])
@@ -288,11 +292,48 @@ def test_every_killed_run_ends_inside_its_limits(
         at_kill = await read_events(store, "r")
         kept = {(node, key) for _, kind, node, key, _ in at_kill if kind == "call.finished"}
         await checked(await resume("r", parts_of(store, server, seed + 1)), store, server, budget)
-        later = [
-            (node, key)
-            for _, kind, node, key, _ in (await read_events(store, "r"))[len(at_kill) :]
-            if kind == "call.started"
-        ]
-        assert kept.isdisjoint(later)
+        after = (await read_events(store, "r"))[len(at_kill) :]
+        if killed:
+            assert kept.isdisjoint((node, key) for _, kind, node, key, _ in after if kind == "call.started")
+
+    asyncio.run(main())
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    tree=trees,
+    budget=budgets,
+    seed=st.integers(0, 99),
+    stop_at=st.integers(1, 8),
+    where=st.sampled_from(["/", "/", "/child-0", "/child-1", "/child-0/child-0"]),
+)
+def test_every_stop_is_a_barrier(
+    tree: dict[str, Any], budget: dict[str, Any], seed: int, stop_at: int, where: str
+) -> None:
+    async def main() -> None:
+        store, server = MemoryStore(), Server(tree, kill_at=stop_at)
+        parts = parts_of(store, server, seed)
+        session = await start(spec_of(tree, budget), parts)
+        checking = asyncio.ensure_future(checked(session, store, server, budget))
+        reached = asyncio.ensure_future(server.kill.wait())
+        await asyncio.wait([checking, reached], return_when=asyncio.FIRST_COMPLETED)
+        reached.cancel()
+        server.kill_at = None
+        if not checking.done():
+            await session._run.stops.stop(where, "Stopped: somebody said so")
+            made = server.requests
+            mark = {prompt for prompt in server.prompts if covers(where, prompt.split(" ")[0])}
+            if where != "/":
+                # What hangs elsewhere is stopped by the whole.
+                await asyncio.sleep(0.01)
+                assert mark == {p for p in server.prompts if covers(where, p.split(" ")[0])}
+                await session.stop("enough")
+                made = server.requests
+            outcome = await checking
+            assert server.requests == made
+            assert outcome.status is not Status.COMPLETED
+            assert where != "/" or outcome.reason is StopReason.STOPPED
+        await checking
+        await checked(await resume("r", parts_of(store, server, seed + 1)), store, server, budget)
 
     asyncio.run(main())

@@ -20,7 +20,7 @@ import romanesco
 from romanesco import Budget, Outcome
 from romanesco._codec import from_json, to_json
 from romanesco.models import OpenAICompatible
-from romanesco.testing import Chain, FakeServer, Members, Tree
+from romanesco.testing import Chain, FakeServer, Members, NgramEmbedder, Tree
 from tests.support import config_in
 
 TOPOLOGIES = {"members": Members, "chain": Chain, "tree": Tree}
@@ -36,7 +36,11 @@ def model_of(job: dict[str, Any]) -> Any:
 
 async def work(job: dict[str, Any]) -> Outcome:
     config = config_in(Path(job["folder"]), **job.get("config", {}))
-    options: dict[str, Any] = {"config": config, "budget": from_json(Budget, job.get("budget", {}))}
+    options: dict[str, Any] = {
+        "config": config,
+        "budget": from_json(Budget, job.get("budget", {})),
+        "embedder": NgramEmbedder(),
+    }
     if job["kind"] == "run":
         topology = TOPOLOGIES.get(job["topology"])
         options["topology"] = topology() if topology else job["topology"]

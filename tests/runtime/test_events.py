@@ -17,7 +17,9 @@ from tests.runtime.topologies import Plain, done, say
 from tests.support import config_in, events_of
 
 
-async def watched(folder: Path, run: str, model: ScriptedModel, topology: object) -> tuple[list[RunEvent], Outcome]:
+async def watched(
+    folder: Path, run: str, model: ScriptedModel, topology: romanesco.Topology
+) -> tuple[list[RunEvent], Outcome]:
     async with romanesco.open_run("g", model=model, topology=topology, config=config_in(folder), run=run) as going:
         events = [event async for event in going.events()]
         return events, await going.outcome()

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+import romanesco
 from romanesco import HookPoint, Hooks, Outcome, Scope, ScriptedModel, Status, StopReason, Task
 from romanesco.errors import Refused
-from romanesco.testing import Members
+from romanesco.testing import Members, NgramEmbedder
 from tests.runtime.checks import kinds
 from tests.runtime.drive import cut_off, drive, go_on
 from tests.runtime.topologies import Plain, done, say
@@ -162,3 +163,20 @@ async def test_a_guard_may_ask_a_model_through_the_scope(tmp_path: Path) -> None
     model = ScriptedModel({"ask": "fine", "judge": "yes"})
     outcome = await drive(tmp_path, model, Plain(whole), hooks=hooks)
     assert outcome.answer == "fine" and outcome.spend.calls == 2
+
+
+@pytest.mark.parametrize("topology", ["single", "fractal"])
+async def test_every_shipped_topology_passes_all_five_points(topology: str, tmp_path: Path) -> None:
+    guards = [Guard(point, "look") for point in POINTS]
+    guards.append(Guard(HookPoint.AFTER_SYNTHESIS, "change"))
+    outcome = await romanesco.run(
+        "Sell bread",
+        model=ScriptedModel(auto=True),
+        topology=topology,
+        hooks=hooks_of(*guards),
+        embedder=NgramEmbedder(),
+        config=config_in(tmp_path),
+    )
+    assert outcome.status is Status.COMPLETED
+    assert outcome.answer.endswith(" CHANGED")
+    assert all(guard.seen for guard in guards)

@@ -44,6 +44,7 @@ class Account:
         "closed",
         "name",
         "parent",
+        "plain",
         "stopped",
     )
 
@@ -59,6 +60,8 @@ class Account:
     ) -> None:
         self.name = name
         self.parent = parent
+        # This account's part in a route on which nothing is paid from an allotment: shared by all such routes.
+        self.plain: tuple[Account, tuple[int, ...], tuple[int, ...]] = (self, _ALL, ())
         self.across_runs = across_runs
         self.advice = advice
         self.carved = carved
@@ -194,6 +197,8 @@ class Route:
                 covered[account.parent].update(account.carved, covered[account])
         self.parts = tuple(
             (account, tuple(i for i in _ALL if i not in covered[account]), tuple(sorted(covered[account])))
+            if covered[account]
+            else account.plain
             for account in self.accounts
         )
         self.carved = tuple(account for account in reversed(self.accounts) if account.carved)

@@ -138,7 +138,7 @@ class Amount:
             for name in ("tokens_in", "tokens_out", "calls", "nodes"):
                 whole(getattr(self, name), name=name)
         steps = 0
-        if self.usd is not _ZERO:
+        if self.usd is not _ZERO and (type(self.usd) is not Decimal or self.usd != 0):
             steps = to_steps(money(self.usd), up=True)
             object.__setattr__(self, "usd", to_dollars(steps))
         object.__setattr__(self, "vector", (read + written, read, written, steps, calls, nodes))

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from romanesco.budget._amount import money, to_dollars, to_steps
@@ -83,7 +84,7 @@ class Price:
 
     def cost(self, usage: Usage) -> Decimal:
         """US dollars of one call. Cached tokens beyond those read are not believed."""
-        rate = Tier(0, self.input, self.output, self.cached)
+        rate: Price | Tier = self
         for tier in self.tiers:
             if usage.input > tier.above:
                 rate = tier
@@ -107,6 +108,9 @@ class Price:
             tokens_out: Tokens generated at most, over all the calls.
             calls: Requests.
         """
+        if not self.tiers:
+            each_in = max(_steps(self.input), _steps(self.cached))
+            return to_dollars(each_in * tokens_in + _steps(self.output) * tokens_out + _steps(self.request) * calls)
         within = [Tier(0, self.input, self.output, self.cached)]
         within += [tier for tier in self.tiers if tokens_in > tier.above]
         read = max(max(tier.input, tier.cached) for tier in within)
@@ -160,6 +164,7 @@ def require_price(model: str, price: Price | None, budget: Budget) -> None:
         )
 
 
+@lru_cache(maxsize=1024)
 def _steps(rate: Decimal) -> int:
     return to_steps(rate, up=True)
 

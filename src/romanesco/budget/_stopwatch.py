@@ -66,16 +66,9 @@ class Stopwatch:
         finally:
             self.resume()
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
+    def working(self) -> _Work:
         """A call or other work is in flight in this block: time counts even if a question is open."""
-        self._tick()
-        self._works += 1
-        try:
-            yield
-        finally:
-            self._tick()
-            self._works -= 1
+        return _Work(self)
 
     @property
     def paused(self) -> bool:
@@ -119,3 +112,20 @@ class Stopwatch:
             if not self.paused:
                 self._base += max(0.0, now - self._at)
             self._at = now
+
+
+class _Work:
+    """A block of ``working``. A class, because a generator would cost more than all the rest on every call."""
+
+    __slots__ = ("_watch",)
+
+    def __init__(self, watch: Stopwatch) -> None:
+        self._watch = watch
+
+    def __enter__(self) -> None:
+        self._watch._tick()
+        self._watch._works += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._watch._tick()
+        self._watch._works -= 1

@@ -13,6 +13,7 @@ from romanesco.errors import JournalError, JournalUnwritable, UnknownName
 from romanesco.journal._chain import check_chain
 from romanesco.journal._event import GENESIS, Event, make_event
 from romanesco.journal._feed import Feed
+from romanesco.journal._lock import check_run_id
 from romanesco.journal._payload import PAGE, pack, resolve
 from romanesco.journal._store import RunLock, Store
 
@@ -85,6 +86,7 @@ class Journal:
             RunBusy: Another process (or this one) owns a run of that id.
             JournalError: There is a run of that id.
         """
+        check_run_id(run)
         lock = store.lock(run)
         try:
             if await store.read(run, 0, 1):

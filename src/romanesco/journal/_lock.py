@@ -31,6 +31,21 @@ _TRIES = 8
 _PAUSE = 0.004
 
 
+def check_run_id(run: str) -> None:
+    """Refuse an id that can't be part of a file's name: locks and certificates are files.
+
+    Raises:
+        InputError: It can't.
+    """
+    if not _NAME.fullmatch(run):
+        raise InputError(
+            "A run's id is not usable",
+            value=repr(run[:80]),
+            limit="1 to 200 letters, digits, '_', '-' and '.', not beginning with '.' or '-'",
+            advice="`romanesco runs` lists the ids of all runs.",
+        )
+
+
 class FileLock:
     """The ownership of a run, held until ``release`` or the end of the process."""
 
@@ -54,13 +69,7 @@ def lock_path(folder: Path, run: str) -> Path:
     Raises:
         InputError: The run's id can't be a file name.
     """
-    if not _NAME.fullmatch(run):
-        raise InputError(
-            "A run's id is not usable",
-            value=repr(run[:80]),
-            limit="1 to 200 letters, digits, '_', '-' and '.', not beginning with '.' or '-'",
-            advice="`romanesco runs` lists the ids of all runs.",
-        )
+    check_run_id(run)
     return folder / f"{run}.lock"
 
 

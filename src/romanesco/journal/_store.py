@@ -29,7 +29,7 @@ class Command:
         id: Unique id, given when posted.
         run: The run's id.
         node: Path of the node it is meant for, ``/`` for the whole run.
-        verb: ``stop``, ``pause``, ``resume``, ``tell``, ``answer`` or ``budget``.
+        verb: ``stop``, ``answer`` or ``budget``; the owner refuses others.
         data: Its JSON data.
         posted: Wall-clock time, seconds since 1970.
     """

@@ -90,6 +90,7 @@ class Writer:
             if batch:
                 self._write(batch)
                 _tell(batch)
+            del batch, job  # else the last payloads stay in memory while the thread waits
 
     def _write(self, batch: Sequence[Job]) -> None:
         """One transaction; every job has its outcome afterwards."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from romanesco.models._openai import OpenAICompatible
     from romanesco.models._pool import ModelPool
     from romanesco.models._providers import (
+        CUSTOM,
         PROVIDERS,
         CustomEndpoint,
         Provider,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "CUSTOM",
     "PROVIDERS",
     "Accept",
     "CallContext",
@@ -124,6 +126,7 @@ _MODULES = {
     "_openai": ("OpenAICompatible",),
     "_pool": ("ModelPool",),
     "_providers": (
+        "CUSTOM",
         "PROVIDERS",
         "CustomEndpoint",
         "Provider",

@@ -42,7 +42,6 @@ TOOLS_BASE = 16
 instructions when tools are offered (up to about 250). In units of ``Capabilities.template_overhead``."""
 
 
-
 class OutputMode(enum.StrEnum):
     """How a schema is put to an endpoint."""
 

@@ -22,9 +22,7 @@ class ChatModel(Protocol):
     endpoint: str
     """What the limiter counts by: models behind the same endpoint and key share it. Holds no secret."""
 
-    async def complete(
-        self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None
-    ) -> ModelReply:
+    async def complete(self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None) -> ModelReply:
         """Answer one request.
 
         Args:

@@ -121,28 +121,26 @@ async def call_model(run: RunContext, step: CallStep) -> ModelReply:
             raise
 
 
-def _worst_case(run: RunContext, step: CallStep, tokens_in: int) -> tuple[Amount, Price | None]:
+def _worst_case(run: RunContext, step: CallStep, tokens_in: int, *, calls: int = 0) -> tuple[Amount, Price | None]:
     price = run.prices[step.request.model]
     tokens_out = step.request.max_output_tokens
     usd = Decimal(0) if price is None else price.worst(tokens_in, tokens_out)
-    return Amount(tokens_in=tokens_in, tokens_out=tokens_out, usd=usd), price
+    return Amount(tokens_in=tokens_in, tokens_out=tokens_out, calls=calls, usd=usd), price
 
 
 async def _reserve(run: RunContext, step: CallStep, number: int, tokens_in: int) -> Attempt:
     """Reserve the worst case of a session's first attempt, on the line that the step is charged to.
 
-    If an earlier session made attempts, they may have used up that line; then this one is a retry.
+    If an earlier session made attempts, they were charged to that line: then this one is a retry, so that the line
+    still has what the steps after this one need.
     """
-    tokens, price = _worst_case(run, step, tokens_in)
-    amount = tokens + ONE_CALL
+    if number > 1:
+        retry = await _reserve_again(run, step, number, tokens_in, Again(0.0, paid=True))
+        if retry is not None:
+            return retry
+    amount, price = _worst_case(run, step, tokens_in, calls=1)
     accounts = (*run.accounts.member(step.node, step.role), *run.accounts.line(step.line))
-    try:
-        held = await run.ledger.acquire(accounts, amount, wrap_up=step.line == WRAP_UP)
-    except BudgetExceeded:
-        retry = await _reserve_again(run, step, number, tokens_in, Again(0.0, paid=True)) if number > 1 else None
-        if retry is None:
-            raise
-        return retry
+    held = await run.ledger.acquire(accounts, amount, wrap_up=step.line == WRAP_UP)
     return Attempt(number, amount, (held,), price, step.line, step.line)
 
 
@@ -223,22 +221,10 @@ async def _send(run: RunContext, step: CallStep, model: ChatModel, attempt: Atte
     )
     attempt.started = True
     await started
+    del started  # it holds the whole prompt, and the reply may take minutes
     run.stops.check(step.node)  # nothing is awaited between this check and the request
-    token = current_call.set(CallContext(role=step.role, key=step.key, node=step.node))
     attempt.sent = True
-    try:
-        reply = await model.complete(step.request, on_token=_notice(run, step))
-    except RomanescoError:
-        raise
-    except Exception as fault:
-        # Its text is logged and not journaled: nobody knows what an adapter's own errors hold.
-        logging.getLogger("romanesco").error("The adapter of %s failed", step.request.model, exc_info=fault)
-        raise ModelError(
-            f"The adapter of {step.request.model} failed with {type(fault).__name__}",
-            advice="This is a fault of the adapter, not of your input; --debug shows where.",
-        ) from fault
-    finally:
-        current_call.reset(token)
+    reply = await _complete(run, step, model)
     usage = _checked(reply, attempt)
     reply = replace(reply, usage=usage, timing=replace(reply.timing, queue=attempt.queued))
     finished = run.journal.append(
@@ -262,6 +248,24 @@ async def _send(run: RunContext, step: CallStep, model: ChatModel, attempt: Atte
         await run.journal.append("budget.overrun", node=step.node, key=step.key, data={"accounts": overran})
     await finished
     return reply
+
+
+async def _complete(run: RunContext, step: CallStep, model: ChatModel) -> ModelReply:
+    """Ask the adapter; an error of its own that is none of ours becomes one."""
+    token = current_call.set(CallContext(role=step.role, key=step.key, node=step.node))
+    try:
+        return await model.complete(step.request, on_token=_notice(run, step))
+    except RomanescoError:
+        raise
+    except Exception as fault:
+        # Its text is logged and not journaled: nobody knows what an adapter's own errors hold.
+        logging.getLogger("romanesco").error("The adapter of %s failed", step.request.model, exc_info=fault)
+        raise ModelError(
+            f"The adapter of {step.request.model} failed with {type(fault).__name__}",
+            advice="This is a fault of the adapter, not of your input; --debug shows where.",
+        ) from fault
+    finally:
+        current_call.reset(token)
 
 
 def _checked(reply: ModelReply, attempt: Attempt) -> Usage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from romanesco.budget import Price
 from romanesco.models import ModelPool, ModelRequest, TokenCount
@@ -18,10 +18,19 @@ class Desk:
     pool: ModelPool
     prices: dict[str, Price | None]
     budget: Budget
+    roles: set[str] = field(default_factory=set)
+    """Roles that the topology asked for while it planned."""
 
     def model(self, role: str) -> str:
         """Name of the model for a role."""
+        self.roles.add(role)
         return self.spec.model(role)
+
+    def unknown_roles(self) -> list[str]:
+        """Roles that are configured and that a topology which plans with roles does not have."""
+        if not self.roles:
+            return []
+        return sorted({*self.spec.models, *self.spec.role_limits} - self.roles - {"default"})
 
     async def window(self, model: str) -> int | None:
         """The model's context window in tokens, or None if unknown."""

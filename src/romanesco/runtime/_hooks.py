@@ -26,8 +26,10 @@ class HookPoint(enum.StrEnum):
         BEFORE_DECOMPOSE: Before a node works on its task. Data: ``goal``, ``topology``, ``path``.
         BEFORE_AGENT: Before a model is asked. Data: ``role``, ``key``, ``purpose``, ``messages``.
         AFTER_MODEL: After a model answered. Data: ``role``, ``key``, ``purpose``, ``text``.
-        AFTER_SYNTHESIS: Between a node's synthesis and its use. Data: ``answer``.
-        BEFORE_UPDATE_PARENT: Before a child's outcome reaches its parent. Data: ``status``, ``answer``.
+        AFTER_SYNTHESIS: Between a node's synthesis and its use; the topology passes it, since it knows what its
+            synthesis is. Data: ``answer``.
+        BEFORE_UPDATE_PARENT: Before a node's outcome reaches its parent, or the caller: whether it may be passed on,
+            as the guards before left it. Data: ``status``, ``answer``, ``path``.
     """
 
     BEFORE_DECOMPOSE = "before_decompose"

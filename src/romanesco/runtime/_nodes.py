@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import from_json, to_json
-from romanesco.errors import RomanescoError, RunStopped, StopReason
+from romanesco.errors import Diverged, JournalError, RomanescoError, RunStopped, StopReason
 from romanesco.journal import digest
 from romanesco.runtime._hooks import HookPoint
 from romanesco.task import Deliberation, Outcome, Plan, Status, Task
@@ -100,17 +100,16 @@ async def solve_node(run: RunContext, topology: str, payload: Any) -> Any:
         outcome = await run.topologies[topology].solve(task, scope)
     except Exception as caught:  # noqa: BLE001 - one node's fault is its outcome, never its siblings' end
         outcome = ended_by(run, path, caught, run.offers.get(path))
-    else:
-        outcome = _if_stopped(run, path, outcome)
+    outcome = _if_stopped(run, path, outcome)
     if run.hooks.guards and (outcome.answer or outcome.status is Status.COMPLETED):
         outcome = await _guarded(scope, outcome)
     return to_json(replace(outcome, topology=topology))
 
 
 def _if_stopped(run: RunContext, path: str, outcome: Outcome) -> Outcome:
-    """What a topology gave in a node that was stopped: a stop is why it is not complete."""
+    """What a topology gave, or failed with, in a node that was stopped: the stop is why it is not complete."""
     stopped = run.stops.mark(path)
-    if stopped is None or outcome.status is Status.COMPLETED:
+    if stopped is None or outcome.status is Status.COMPLETED or outcome.reason is stopped.reason:
         return outcome
     status = Status.PARTIAL if outcome.answer else STATUS_OF.get(stopped.reason, Status.CANCELLED)
     return replace(outcome, status=status, reason=stopped.reason, note=f"{stopped} {outcome.note}".strip())
@@ -134,7 +133,7 @@ def ended_by(run: RunContext, path: str, caught: Exception, offer: dict[str, Any
     """
     error = first_error(caught)
     if isinstance(error, RomanescoError):
-        if error.reason in (StopReason.STORAGE, StopReason.DIVERGED):
+        if isinstance(error, JournalError | Diverged):
             raise error from caught
         return cut_short(offer, error)
     if not isinstance(error, Exception):

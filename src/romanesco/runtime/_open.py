@@ -40,7 +40,13 @@ async def plan_run(spec: RunSpec, parts: Parts) -> Plan:
     """
     check_task(spec.task)
     desk = Desk(spec, parts.pool, parts.prices_of(spec), spec.budget)
-    return await parts.topologies[spec.topology].plan(spec.task, desk)
+    plan = await parts.topologies[spec.topology].plan(spec.task, desk)
+    unknown = desk.unknown_roles()
+    if unknown:
+        known = ", ".join(sorted(desk.roles))
+        told = f"NOT used: {', '.join(unknown)}, which {spec.topology} has no role for; its roles are {known}."
+        plan = replace(plan, reasons=(*plan.reasons, told))
+    return plan
 
 
 def check_task(task: Task) -> None:

@@ -57,6 +57,17 @@ class Recorder:
         self._publish(kind, node, key, data, written.event.seq)
         return written
 
+    async def end(self, data: dict[str, Any]) -> Event:
+        """Append the end of the run. Watchers hear of it when it is durable: there is none before.
+
+        Raises:
+            JournalError: The journal can't be written.
+        """
+        assert self._journal is not None, "a replay writes no end"
+        event = await self._journal.append("run.ended", data=data)
+        self._publish(event.kind, "", "", data, event.seq)
+        return event
+
     def _publish(self, kind: str, node: str, key: str, data: dict[str, Any], seq: int) -> None:
         if self._feed.watched:
             self._feed.publish(RunEvent(kind, node, key, data, seq))

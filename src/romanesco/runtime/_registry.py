@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from romanesco.errors import InputError, UnknownName
@@ -41,6 +40,8 @@ class Topologies(Mapping[str, "Topology"]):
         self._loaded: dict[str, Topology] = {}
 
     def _installed(self) -> dict[str, str]:
+        from importlib.metadata import entry_points  # slow to import, and only names that are not built in need it
+
         return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
     def __getitem__(self, name: str) -> Topology:

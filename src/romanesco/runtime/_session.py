@@ -22,7 +22,7 @@ from romanesco.runtime._registry import Topologies
 from romanesco.runtime._shared import settle_shared
 from romanesco.runtime._spec import RunSpec
 from romanesco.runtime._supervise import supervise
-from romanesco.task import Outcome, Plan, Spend
+from romanesco.task import Outcome, Plan, Spend, Status
 
 if TYPE_CHECKING:
     from romanesco.budget import Price
@@ -191,7 +191,7 @@ class Session:
 
     async def _end(self, outcome: Outcome) -> Outcome:
         run = self._run
-        models = dict(run.spec.models)
+        models = outcome.models or dict(run.spec.models)
         outcome = replace(outcome, run=self.id, bill=run.plan.bill, spend=self.spend(), models=models)
         if not run.memo.live:
             return outcome
@@ -203,13 +203,16 @@ class Session:
                 "elapsed": outcome.spend.seconds,
                 "outcome": to_json(outcome),
             }
-            event = await run.journal.append("run.ended", data=data)
-            assert event is not None
-            await settle_shared(self._parts.store, run.spec, outcome.spend)
-            return replace(outcome, head=event.hash, certificate=self._certify(event, outcome))
+            event = await run.journal.end(data)
         except JournalError as error:
-            note = f"{outcome.note} {error}".strip() if str(error) not in outcome.note else outcome.note
-            return replace(outcome, reason=StopReason.STORAGE, note=note)
+            status = Status.PARTIAL if outcome.status is Status.COMPLETED else outcome.status
+            return replace(_in_words(outcome, error), status=status)  # resumed, it ends on record
+        outcome = replace(outcome, head=event.hash)
+        try:
+            await settle_shared(self._parts.store, run.spec, outcome.spend)
+            return replace(outcome, certificate=self._certify(event, outcome))
+        except JournalError as error:
+            return _in_words(outcome, error)
 
     def _certify(self, event: Event, outcome: Outcome) -> str:
         from romanesco import __version__
@@ -226,6 +229,12 @@ class Session:
             version=__version__,
         )
         return str(write_certificate(certificate, folder / f"{self.id}.json"))
+
+
+def _in_words(outcome: Outcome, error: JournalError) -> Outcome:
+    """An outcome that could not be kept as it should."""
+    note = f"{outcome.note} {error}".strip() if str(error) not in outcome.note else outcome.note
+    return replace(outcome, reason=StopReason.STORAGE, note=note)
 
 
 async def _finish(supervisor: asyncio.Task[None]) -> None:

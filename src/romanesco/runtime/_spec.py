@@ -53,7 +53,6 @@ class RunSpec:
         concurrency: Calls in flight at most for an endpoint.
         deadlines: Time limits of each call.
         retry: Retry policy.
-        stream: Whether replies are streamed.
     """
 
     run: str

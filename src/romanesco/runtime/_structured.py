@@ -43,7 +43,7 @@ async def climb_text(make: MakeCall, request: ModelRequest, *, key: str, purpose
 
 def _answer(reply: ModelReply, verdict: Accept) -> ModelReply:
     """The reply with the text that was accepted: without the model's thinking."""
-    return replace(reply, text=verdict.text) if verdict.text else reply
+    return reply if verdict.text in ("", reply.text) else replace(reply, text=verdict.text)
 
 
 async def _climb(

@@ -115,8 +115,8 @@ async def _end(store: Store, run: str) -> str | None:
 
 async def _abandon(name: str, *, json: bool) -> int:
     """End an interrupted run with the best answer it has: resume it, stopped from the first step on."""
-    from romanesco._api import open_parts
     from romanesco._config import load_config
+    from romanesco._prepare import open_parts
     from romanesco.runtime import resume
 
     async with open_parts(load_config()) as parts:

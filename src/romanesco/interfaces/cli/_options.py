@@ -184,7 +184,7 @@ class Request:
         Raises:
             InputError: A source, a model or a parameter can't be used.
         """
-        from romanesco._api import make_spec, read_source
+        from romanesco._prepare import make_spec, read_source
 
         return make_spec(
             self.goal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import to_json
@@ -69,7 +69,11 @@ class Node:
         while self.state.end is None:
             actions = await self._perform(actions)
         await self._record_end()
-        return outcome(self.task, self.minutes, self.state, self.scope.plan)
+        ended = outcome(self.task, self.minutes, self.state, self.scope.plan)
+        if not ended.answer:
+            return ended
+        shown = await self.scope.hook("after_synthesis", {"answer": ended.answer})
+        return replace(ended, answer=shown["answer"])
 
     def _feed(self, events: Sequence[Event]) -> tuple[Action, ...]:
         actions: tuple[Action, ...] = ()

@@ -33,6 +33,7 @@ async def answer(task: Task, scope: Scope) -> Outcome:
         return _outcome(scope, Status.FAILED, error.reason, note=str(error))
     if not text:
         return _outcome(scope, Status.FAILED, StopReason.MODEL, note="The model's answer was empty.", reply=reply)
+    text = str((await scope.hook("after_synthesis", {"answer": text}))["answer"])
     if cut:
         cap = params.answer_tokens
         note = f"The answer was cut at the output cap of {cap:,} tokens; raise it with answer_tokens."

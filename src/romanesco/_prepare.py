@@ -1,0 +1,274 @@
+"""From arguments and configuration to what a run is and what it is made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from romanesco._config import Config, load_config
+from romanesco.errors import InputError
+from romanesco.runtime import (
+    Engine,
+    Hooks,
+    Parts,
+    RetryPolicy,
+    RunSpec,
+    SharedAccount,
+    Topologies,
+    Topology,
+    new_run_id,
+)
+from romanesco.task import Budget, Source, Task
+
+if TYPE_CHECKING:
+    from romanesco.embeddings import Embedder
+    from romanesco.journal import Store
+    from romanesco.models import ChatModel
+
+
+class PartOptions(TypedDict, total=False):
+    """What a run is made of, where the configured parts are not wanted; see ``open_parts``."""
+
+    store: Store
+    embedder: Embedder
+    engine: Engine
+    hooks: Hooks
+    topologies: Iterable[Topology]
+
+
+class AgainOptions(PartOptions, total=False):
+    """Options of ``resume`` and ``replay``."""
+
+    model: str | ChatModel | Mapping[str, str | ChatModel] | None
+    config: Config | None
+
+
+class RunOptions(AgainOptions, total=False):
+    """Options of ``run``, ``run_sync``, ``plan`` and ``open_run``."""
+
+    topology: str | Topology | None
+    budget: Budget | None
+    sources: Iterable[Source | Path | str]
+    params: Mapping[str, Any] | None
+    run: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run before anything is opened: what it is, and the caller's own parts."""
+
+    spec: RunSpec
+    config: Config
+    models: tuple[ChatModel, ...]
+    parts: PartOptions
+
+
+def prepare(goal: str, options: RunOptions) -> Prepared:
+    """Turn the arguments of the library's functions into a run.
+
+    Raises:
+        InputError: Something given can't be used.
+    """
+    config = options.get("config") or load_config()
+    names, adapters = choose_models(options.get("model"))
+    topology = options.get("topology")
+    parts = part_options(options)
+    if topology is None or isinstance(topology, str):
+        name = topology
+    else:
+        name = topology.name
+        parts["topologies"] = [*parts.get("topologies", ()), topology]
+    spec = make_spec(
+        goal,
+        config,
+        models=names,
+        topology=name,
+        budget=options.get("budget"),
+        sources=[read_source(source) for source in options.get("sources", ())],
+        params=options.get("params"),
+        run=options.get("run"),
+    )
+    return Prepared(spec, config, adapters, parts)
+
+
+def part_options(options: AgainOptions) -> PartOptions:
+    """The options that name parts."""
+    given: Mapping[str, Any] = options
+    return cast("PartOptions", {name: given[name] for name in PartOptions.__annotations__ if name in given})
+
+
+def choose_models(
+    model: str | ChatModel | Mapping[str, str | ChatModel] | None,
+) -> tuple[dict[str, str], tuple[ChatModel, ...]]:
+    """Names of models by role, and the adapters that came as objects."""
+    if model is None:
+        return {}, ()
+    by_role: Mapping[str, str | ChatModel] = model if isinstance(model, Mapping) else {"default": model}
+    names = {role: choice if isinstance(choice, str) else choice.name for role, choice in by_role.items()}
+    return names, tuple(choice for choice in by_role.values() if not isinstance(choice, str))
+
+
+@asynccontextmanager
+async def open_parts(
+    config: Config,
+    *,
+    models: Iterable[ChatModel] = (),
+    topologies: Iterable[Topology] = (),
+    store: Store | None = None,
+    embedder: Embedder | None = None,
+    engine: Engine | None = None,
+    hooks: Hooks | None = None,
+) -> AsyncIterator[Parts]:
+    """Open what runs are made of, and close it again.
+
+    Args:
+        config: What is in force.
+        models: Adapters of the caller's, known under their own names.
+        topologies: Topologies of the caller's.
+        store: A store of the caller's, which stays open; None opens the configured one.
+        embedder: An embedder of the caller's; None takes the configured one.
+        engine: What drives children and steps; None drives them in this process.
+        hooks: Guards by hook point.
+    """
+    from romanesco.embeddings import StaticEmbedder
+    from romanesco.journal import SQLiteStore
+    from romanesco.models import ModelPool
+
+    pool = ModelPool(config.tables)
+    for model in models:
+        pool.add(model)
+    home = config.home()
+    own_store = SQLiteStore(home / "journal.db", synchronous=config["synchronous"]) if store is None else None
+    chosen = store or own_store
+    assert chosen is not None
+    parts = Parts(
+        store=chosen,
+        pool=pool,
+        embedder=embedder if embedder is not None else StaticEmbedder(),
+        topologies=Topologies(topologies),
+        hooks=hooks or Hooks(),
+        prices={**endpoint_prices(config), **config.tables.get("prices", {})},
+        certificates=home / "certificates",
+    )
+    if engine is not None:
+        parts.engine = engine
+    try:
+        yield parts
+    finally:
+        try:
+            await pool.close()
+        finally:
+            if own_store is not None:
+                await own_store.close()
+
+
+def make_spec(
+    goal: str,
+    config: Config,
+    *,
+    models: Mapping[str, str] | None = None,
+    topology: str | None = None,
+    budget: Budget | None = None,
+    sources: Iterable[Source] = (),
+    params: Mapping[str, Any] | None = None,
+    run: str | None = None,
+) -> RunSpec:
+    """A run as it will be journaled: the arguments, and the configuration where they are silent."""
+    from romanesco.models import Deadlines
+
+    chosen = topology or config["topology"]
+    shared = []
+    if config["project.name"] is not None:
+        shared.append(SharedAccount(f"project:{config['project.name']}", config.shared("project")))
+    if config.shared("day") != Budget():
+        shared.append(SharedAccount(f"day:{datetime.now(UTC):%Y-%m-%d}", config.shared("day")))
+    given = budget or Budget()
+    configured = config.budget()
+    merged = Budget(**{
+        name: getattr(given, name) if getattr(given, name) is not None else getattr(configured, name)
+        for name in Budget.__dataclass_fields__
+    })
+    return RunSpec(
+        run=run or new_run_id(time.time),
+        task=Task(goal, tuple(sources), {**config.tables.get(chosen, {}), **(params or {})}),
+        topology=chosen,
+        models=_models(config, models or {}),
+        budget=merged,
+        role_limits={role: _limits(role, table) for role, table in config.tables.get("limits", {}).items()},
+        shared=tuple(shared),
+        embedder=config["embedder"],
+        concurrency=config["concurrency"],
+        deadlines=Deadlines(
+            connect=config["deadlines.connect"],
+            first_token=config["deadlines.first_token"],
+            between_tokens=config["deadlines.between_tokens"],
+            total=config["deadlines.total"],
+        ),
+        retry=RetryPolicy(
+            attempts=config["retry.attempts"],
+            rate_limited=config["retry.rate_limited"],
+            base=config["retry.base"],
+            cap=config["retry.cap"],
+        ),
+    )
+
+
+def _models(config: Config, given: Mapping[str, str]) -> dict[str, str]:
+    """Models by role. A default that the caller names also takes the place of the configured roles' models.
+
+    Else a test with a scripted model, or a run on a local one, would call the configured paid ones for some roles.
+    """
+    configured = {} if "default" in given else config.tables.get("roles", {})
+    wrong = [role for role, name in configured.items() if not isinstance(name, str)]
+    if wrong:
+        raise InputError("A model in [roles] is not a text", value=wrong[0], advice='Write ROLE = "provider:model".')
+    return {"default": config["model"], **configured, **given}
+
+
+def endpoint_prices(config: Config) -> dict[str, dict[str, Any]]:
+    """Prices that stand beside endpoints: ``price_in`` and ``price_out`` of ``[models.NAME]``."""
+    from romanesco.models import CUSTOM, custom_endpoints
+
+    return {
+        f"{CUSTOM}:{name}": {"input": endpoint.price_in, "output": endpoint.price_out}
+        for name, endpoint in custom_endpoints(config.tables).items()
+        if endpoint.price_in is not None and endpoint.price_out is not None
+    }
+
+
+def _limits(role: str, table: Any) -> Budget:
+    from romanesco._codec import from_json
+
+    allowed = ("tokens", "tokens_in", "tokens_out", "usd", "calls")
+    if not isinstance(table, dict) or not set(table) <= set(allowed):
+        raise InputError(f"[limits.{role}] has a wrong setting", value=str(table), limit=", ".join(allowed))
+    return from_json(Budget, {name: str(value) if name == "usd" else value for name, value in table.items()})
+
+
+def read_source(source: Source | Path | str) -> Source:
+    """A source from a text file, or as it is.
+
+    Raises:
+        InputError: The file can't be read, or is not text.
+    """
+    if isinstance(source, Source):
+        return source
+    path = Path(source)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"The source can't be read: {error.strerror}", value=str(path)) from None
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\x00"
+    if "\x00" in text:
+        raise InputError(
+            "The source is not a text file", value=str(path), limit="UTF-8 text", advice="Convert it to text first."
+        )
+    return Source(path.name, text)
