@@ -155,6 +155,16 @@ async def test_an_adapter_that_raises_what_is_no_model_error_costs_its_own_answe
     assert b"sk-secret" not in left and "sk-secret" in caplog.text
 
 
+async def test_a_server_that_asks_to_wait_for_hours_is_not_waited_for(tmp_path: Path) -> None:
+    model = ScriptedModel({
+        "member-0": RateLimited("The day's quota is used up", retry_after=40_000.0),
+        "round/*": "ok",
+    })
+    outcome = await drive(tmp_path, model, Members())
+    assert outcome.status is Status.PARTIAL and outcome.answer.count("ok") == 7
+    assert len(model.calls) == 8 and "quota" in outcome.note
+
+
 KINDS = [
     RateLimited("slow", retry_after=1.5),
     DeadlineExceeded("late", phase="first_token", value="3 s", limit="2 s"),

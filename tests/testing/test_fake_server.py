@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import jsonschema
+import jsonschema_rs
 import pytest
 
 from romanesco.testing._fake_server import FakeServer, embedding
@@ -86,7 +86,7 @@ async def test_an_automatic_answer_fits_the_schema_and_differs_with_the_prompt()
     async with FakeServer() as server:
         answers = [await said(server, f"prompt {i}", response_format=form) for i in (1, 1, 2, 3, 4)]
     for answer in answers:
-        jsonschema.validate(json.loads(answer), SCHEMA)
+        jsonschema_rs.validate(SCHEMA, json.loads(answer))
     assert answers[0] == answers[1], "the same request always gets the same answer"
     assert len(set(answers)) == 4
     assert len({json.loads(answer)["backs"] for answer in answers}) > 1
@@ -105,7 +105,7 @@ async def test_a_forced_tool_is_called_and_an_offered_one_is_not() -> None:
             _, _, data = await post(server, body(tools=tools, tool_choice=choice))
             call = data["choices"][0]["message"]["tool_calls"][0]
             assert call["function"]["name"] == "look"
-            jsonschema.validate(json.loads(call["function"]["arguments"]), SCHEMA)
+            jsonschema_rs.validate(SCHEMA, json.loads(call["function"]["arguments"]))
         assert await said(server, tools=tools, tool_choice="auto")
 
 

@@ -20,7 +20,7 @@ from romanesco.runtime._accounts import RETRY, WRAP_UP
 from romanesco.runtime._codec import reply_data, request_data, timing_data, usage_data
 from romanesco.runtime._context import RunContext
 from romanesco.runtime._feed import RunEvent
-from romanesco.runtime._retry import Again, costs_nothing, decide
+from romanesco.runtime._retry import LONGEST_WAIT, Again, asked_pause, costs_nothing, decide
 
 NO_USAGE = Usage(input=0, output=0)
 ONE_CALL = Amount(calls=1)
@@ -186,7 +186,8 @@ async def _attempt(run: RunContext, step: CallStep, model: ChatModel, attempt: A
         reply = await _send(run, step, model, attempt)
     except ModelError as error:
         if isinstance(error, RateLimited):
-            limiter.limited(error.retry_after or 0.0)
+            asked = asked_pause(error)
+            limiter.limited(asked if asked <= LONGEST_WAIT else 0.0)
         await _failed(run, step, attempt, error)
         raise
     except BaseException as error:

@@ -68,7 +68,7 @@ class Limiter:
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
                 self._in_flight -= 1  # the slot had been handed over already: pass it on
-            else:
+            elif waiter in self._waiting:  # somebody else's release may have dropped it already
                 self._waiting.remove(waiter)
             self._wake()
             raise

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from romanesco.errors import ModelError, RateLimited, RequestRejected
 from romanesco.runtime._spec import RetryPolicy
 
+LONGEST_WAIT = 600.0
+"""A server that asks to wait for more seconds than this (a quota of the day) is not waited for: the call fails."""
+
 
 @dataclass(frozen=True, slots=True)
 class Again:
@@ -27,6 +30,11 @@ def costs_nothing(error: ModelError) -> bool:
         "request-rejected",
         "context-overflow",
     )
+
+
+def asked_pause(error: ModelError) -> float:
+    """Seconds that the server asked to wait, 0 if it did not."""
+    return (error.retry_after or 0.0) if isinstance(error, RateLimited) else 0.0
 
 
 def decide(error: ModelError, *, paid: int, unpaid: int, policy: RetryPolicy, jitter: float) -> Again | None:
@@ -51,5 +59,7 @@ def decide(error: ModelError, *, paid: int, unpaid: int, policy: RetryPolicy, ji
     if failures >= most:
         return None
     backoff = 0.0 if learned else min(policy.cap, policy.base * 2 ** (failures - 1)) * jitter
-    asked = error.retry_after if isinstance(error, RateLimited) and error.retry_after else 0.0
+    asked = asked_pause(error)
+    if asked > LONGEST_WAIT:
+        return None
     return Again(delay=asked + backoff, paid=not free)
