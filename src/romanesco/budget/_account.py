@@ -9,6 +9,10 @@ from romanesco.errors import BudgetExceeded, RomanescoError
 
 _OPTIONS = {"tokens": "--tokens", "usd": "--usd"}
 _ALL = tuple(range(len(DIMENSIONS)))
+_ZEROS = (0,) * len(DIMENSIONS)
+
+Figures = list[int] | tuple[int, ...]
+"""One number a dimension."""
 
 
 class Account:
@@ -72,13 +76,15 @@ class Account:
         self._bounds: tuple[tuple[int, int], ...] = ()
         self._used = [0] * len(DIMENSIONS)
         self._reserved = [0] * len(DIMENSIONS)
-        self._held = [0] * len(DIMENSIONS)
+        # These four are zero in nearly every account, of which there may be thousands: they share one tuple until
+        # they are first changed.
+        self._held: Figures = _ZEROS
         # Part of the held share that wrap-up reservations in flight have taken out of it.
-        self._drawn = [0] * len(DIMENSIONS)
+        self._drawn: Figures = _ZEROS
         # Part of what is reserved that is set aside for carved accounts and not in flight there.
-        self._slack = [0] * len(DIMENSIONS)
+        self._slack: Figures = _ZEROS
         # What would still be set aside for carved accounts if nothing were in flight there.
-        self._rest = [0] * len(DIMENSIONS)
+        self._rest: Figures = _ZEROS
         self._bind()
 
     def __repr__(self) -> str:
@@ -120,9 +126,17 @@ class Account:
             "closed": self.closed,
         }
 
-    def _figure(self, dimension: str, numbers: list[int]) -> Figure:
+    def _figure(self, dimension: str, numbers: Sequence[int]) -> Figure:
         i = index_of(dimension)
         return figure(i, numbers[i])
+
+    def _add(self, name: str, i: int, number: int) -> None:
+        """Add to one of the four that are seldom changed."""
+        numbers: Figures = getattr(self, name)
+        if isinstance(numbers, tuple):
+            numbers = list(numbers)
+            setattr(self, name, numbers)
+        numbers[i] += number
 
     def _bind(self) -> None:
         self._bounds = tuple((i, cap) for i, cap in enumerate(self._caps) if cap is not None)

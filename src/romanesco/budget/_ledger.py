@@ -170,7 +170,7 @@ class Ledger:
             if ask[i] and account._load(i, covered=False, wrap_up=False) + ask[i] > limit:
                 raise refusal(account, i, ask[i])
         for i, number in enumerate(ask):
-            account._held[i] += number
+            account._add("_held", i, number)
         self._sweep()
 
     def restore(self, account: Account, used: Amount) -> None:
@@ -369,22 +369,20 @@ class Ledger:
                 reserved[5] += a5
             return reservation
         for account, direct, covered in route.parts:
-            reserved, slack = account._reserved, account._slack
             for i in direct:
-                reserved[i] += ask[i]
+                account._reserved[i] += ask[i]
             for i in covered:
-                slack[i] -= ask[i]
+                account._add("_slack", i, -ask[i])
         return reservation
 
     def _settle_covered(self, route: Route, worst: Vector, cost: Vector) -> None:
         claims = [(account, account._claims()) for account in route.carved]
         for account, direct, covered in route.parts:
             account._used = [used + number for used, number in zip(account._used, cost, strict=True)]
-            reserved, slack = account._reserved, account._slack
             for i in direct:
-                reserved[i] -= worst[i]
+                account._reserved[i] -= worst[i]
             for i in covered:
-                slack[i] += worst[i]
+                account._add("_slack", i, worst[i])
         self._reclaim(claims)
 
     def _claims_of(self, account: Account) -> list[tuple[Account, list[tuple[int, int]]]]:
@@ -406,8 +404,8 @@ class Ledger:
                 for i, (now, rest) in changes.items():
                     if i in direct:
                         above._reserved[i] += now
-                        above._slack[i] += now
-                        above._rest[i] += rest
+                        above._add("_slack", i, now)
+                        above._add("_rest", i, rest)
 
     def _check_claim(self, parent: Account, ask: Sequence[int]) -> None:
         route = self._route((parent,))

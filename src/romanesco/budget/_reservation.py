@@ -56,15 +56,15 @@ class Reservation:
             for i in direct:
                 drawn = min(account._held[i], ask[i])
                 if drawn:
-                    account._held[i] -= drawn
-                    account._drawn[i] += drawn
+                    account._add("_held", i, -drawn)
+                    account._add("_drawn", i, drawn)
                     self._draws.append((account, i, drawn))
 
     def return_draws(self, cost: Vector) -> None:
         """Hold what a wrap-up step left of the held share again. For the ledger."""
         for account, i, drawn in self._draws:
-            account._drawn[i] -= drawn
-            account._held[i] += max(0, drawn - cost[i])
+            account._add("_drawn", i, -drawn)
+            account._add("_held", i, max(0, drawn - cost[i]))
 
     def stop_overrun(self, cost: Vector, *, reported: bool) -> tuple[Overrun, ...]:
         """Stop the accounts of a step that cost more than this, and say by how much. For the ledger."""

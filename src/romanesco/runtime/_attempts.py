@@ -15,7 +15,7 @@ from typing import Any
 
 from romanesco.budget import Amount, Price, Reservation
 from romanesco.errors import BudgetExceeded, ModelError, RateLimited, RomanescoError
-from romanesco.models import CallContext, ChatModel, ModelReply, ModelRequest, Usage, current_call
+from romanesco.models import CallContext, ChatModel, ModelReply, ModelRequest, Usage, current_call, first_rung, prepare
 from romanesco.runtime._accounts import RETRY, WRAP_UP
 from romanesco.runtime._codec import reply_data, request_data, timing_data, usage_data
 from romanesco.runtime._context import RunContext
@@ -35,7 +35,7 @@ class CallStep:
         key: The step's key.
         role: Who asks.
         line: Line of the bill.
-        request: What to ask, as it is sent.
+        request: What to ask.
         fingerprint: Digest of what the topology asked.
         asked: Journal position at which the topology asked.
     """
@@ -94,6 +94,9 @@ async def call_model(run: RunContext, step: CallStep) -> ModelReply:
         ModelError: The last attempt's error.
     """
     model = run.pool.get(step.request.model)
+    if step.request.output is not None:
+        rung = first_rung(await model.capabilities())
+        step = replace(step, request=prepare(step.request, rung))
     counted = await model.count(step.request)
     paid = unpaid = 0
     number = run.memo.attempts(step.node, step.key) + 1

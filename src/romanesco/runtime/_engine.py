@@ -6,7 +6,7 @@ other processes: ``start`` is looked up by the name ``topology`` there, and ``pa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 R = TypeVar("R")
@@ -25,7 +25,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def step(self, name: str, perform: Callable[[], Awaitable[R]]) -> R:
+    def step(self, name: str, perform: Callable[[], Coroutine[Any, Any, R]]) -> Coroutine[Any, Any, R]:
         """Drive one step's work, once.
 
         Args:
@@ -42,6 +42,6 @@ class LocalEngine:
         """Run the node here."""
         return await start(topology, payload)
 
-    async def step(self, name: str, perform: Callable[[], Awaitable[R]]) -> R:
+    def step(self, name: str, perform: Callable[[], Coroutine[Any, Any, R]]) -> Coroutine[Any, Any, R]:
         """Do the work here."""
-        return await perform()
+        return perform()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from romanesco.errors import BudgetExceeded, EmbeddingFailed, Refused
 from romanesco.journal import canonical, digest
-from romanesco.models import ModelReply, ModelRequest, first_rung, prepare
+from romanesco.models import ModelReply, ModelRequest, judge_text
 from romanesco.runtime._accounts import WRAP_UP
 from romanesco.runtime._attempts import CallStep, call_model
 from romanesco.runtime._codec import read_reply, request_data
@@ -21,7 +22,7 @@ from romanesco.runtime._hooks import HookPoint
 from romanesco.runtime._nodes import Envelope
 from romanesco.runtime._spawn import Order, run_child
 from romanesco.runtime._steps import MEMOISED_FAILURES, failure_from, record_failure, step
-from romanesco.runtime._structured import climb, climb_text
+from romanesco.runtime._structured import climb
 from romanesco.runtime._topology import Structured
 from romanesco.task import Budget, Deliberation, Outcome, Plan, Task
 
@@ -41,7 +42,7 @@ class NodeScope:
 
     async def call(self, request: ModelRequest, *, key: str, role: str, purpose: str) -> ModelReply:
         """Ask a model for text."""
-        return await climb_text(_Caller(self, role), request, key=key, purpose=purpose)
+        return (await climb(_Caller(self, role), request, key=key, purpose=purpose, judging=judge_text)).reply
 
     async def call_structured(self, request: ModelRequest, *, key: str, role: str, purpose: str) -> Structured:
         """Ask a model for a value of ``request.output``."""
@@ -189,46 +190,34 @@ class _Caller:
         scope, run = self.scope, self.scope.run
         run.stops.check(scope.node)
         asked = run.journal.seq
-
-        async def do() -> ModelReply:
-            prepared = replace(request, deadlines=run.spec.deadlines)
-            if request.output is not None:
-                capabilities = await run.pool.get(request.model).capabilities()
-                prepared = prepare(prepared, first_rung(capabilities))
-            return await call_model(run, CallStep(scope.node, key, self.role, purpose, prepared, fingerprint, asked))
-
-        work = run.engine.step(f"{scope.node} {key}", do)
+        request = replace(request, deadlines=run.spec.deadlines)
+        call = CallStep(scope.node, key, self.role, purpose, request, fingerprint, asked)
+        work = run.engine.step(f"{scope.node} {key}", partial(call_model, run, call))
         try:
-            return await within_time(run, purpose, run.stops.guard(scope.node, work))
+            async with asyncio.timeout(run.time_left(wrap_up=purpose == WRAP_UP)) as deadline:
+                with run.stopwatch.working():
+                    return await run.stops.guard(scope.node, work)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            error = _out_of_time(run)
+            await record_failure(run, scope.node, key, fingerprint, asked, error)
+            raise error from None
         except MEMOISED_FAILURES as error:
             await record_failure(run, scope.node, key, fingerprint, asked, error)
             raise
 
 
-async def within_time(run: RunContext, purpose: str, work: Awaitable[ModelReply]) -> ModelReply:
-    """Do a call's work inside what the wall-time account has left for it.
-
-    Ordinary calls leave the wrap-up share of the time untouched; a wrap-up call may use all of it.
-
-    Raises:
-        BudgetExceeded: The time is up, before or during the call.
-    """
-    left = run.time_left(wrap_up=purpose == WRAP_UP)
-    try:
-        async with asyncio.timeout(left) as deadline:
-            with run.stopwatch.working():
-                return await work
-    except TimeoutError:
-        if not deadline.expired():
-            raise
-        raise BudgetExceeded(
-            "The run's time is used up",
-            account="run",
-            dimension="seconds",
-            value=f"{run.stopwatch.elapsed:.1f} s",
-            limit=f"{run.seconds} s",
-            advice="Give it more with --minutes and resume.",
-        ) from None
+def _out_of_time(run: RunContext) -> BudgetExceeded:
+    """What a call hears whose time is up. Ordinary calls leave the wrap-up's share of the time untouched."""
+    return BudgetExceeded(
+        "The run's time is used up",
+        account="run",
+        dimension="seconds",
+        value=f"{run.stopwatch.elapsed:.1f} s",
+        limit=f"{run.seconds} s",
+        advice="Give it more with --minutes and resume.",
+    )
 
 
 async def _before_agent(scope: NodeScope, request: ModelRequest, *, key: str, role: str, purpose: str) -> ModelRequest:

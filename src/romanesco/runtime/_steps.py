@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ MEMOISED_FAILURES = (BudgetExceeded, ModelError, EmbeddingFailed, Refused)
 """Errors that a topology is told and may act on. They are journaled, so that a resumed run tells it the same."""
 
 
-async def step(run: RunContext, node: str, key: str, what: Any, do: Callable[[], Awaitable[Any]]) -> Any:
+async def step(run: RunContext, node: str, key: str, what: Any, do: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """Do something once.
 
     Args:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol
 
-from romanesco.models import Accept, Fail, ModelReply, ModelRequest, Reask, judge, judge_text
+from romanesco.models import Accept, Fail, ModelReply, ModelRequest, Reask, judge
 from romanesco.runtime._accounts import REPAIR, WRAP_UP
 from romanesco.runtime._topology import Structured
 
@@ -23,37 +23,27 @@ class MakeCall(Protocol):
         ...
 
 
-async def climb(make: MakeCall, request: ModelRequest, *, key: str, purpose: str) -> Structured:
-    """Ask until the reply fits its schema or the ladder ends.
-
-    Raises:
-        OutputInvalid: The ladder ended without a value.
-    """
-    return await _climb(make, request, key=key, purpose=purpose, judging=judge)
-
-
-async def climb_text(make: MakeCall, request: ModelRequest, *, key: str, purpose: str) -> ModelReply:
-    """Ask for plain text; an empty or reasoning-only reply is asked for once more, then fails.
-
-    Raises:
-        OutputInvalid: There was no text.
-    """
-    return (await _climb(make, request, key=key, purpose=purpose, judging=judge_text)).reply
-
-
-def _answer(reply: ModelReply, verdict: Accept) -> ModelReply:
-    """The reply with the text that was accepted: without the model's thinking."""
-    return reply if verdict.text in ("", reply.text) else replace(reply, text=verdict.text)
-
-
-async def _climb(
+async def climb(
     make: MakeCall,
     request: ModelRequest,
     *,
     key: str,
     purpose: str,
-    judging: Callable[..., Accept | Reask | Fail],
+    judging: Callable[..., Accept | Reask | Fail] = judge,
 ) -> Structured:
+    """Ask until the reply is accepted or the ladder ends.
+
+    Args:
+        make: Makes one call.
+        request: What to ask.
+        key: The step's key; re-asks get keys below it.
+        purpose: Line of the bill.
+        judging: ``judge`` for a value of ``request.output``; ``judge_text`` for plain text, where an empty or
+            reasoning-only reply is asked for once more.
+
+    Raises:
+        OutputInvalid: The ladder ended without a value, or without text.
+    """
     asked, step_key, line = request, key, purpose
     for attempt in range(1, 10):
         reply = await make(asked, key=step_key, purpose=line)
@@ -67,3 +57,8 @@ async def _climb(
         # A wrap-up's repair stays inside the held-back share: the repair line may be what ran out.
         line = WRAP_UP if purpose == WRAP_UP else REPAIR
     raise AssertionError("the ladder ends by itself")
+
+
+def _answer(reply: ModelReply, verdict: Accept) -> ModelReply:
+    """The reply with the text that was accepted: without the model's thinking."""
+    return reply if verdict.text in ("", reply.text) else replace(reply, text=verdict.text)
