@@ -1,9 +1,10 @@
 """The runtime: what runs, in which order, inside which bounds, and what is left of it when a process dies."""
 
+from romanesco.runtime._ends import first_error
 from romanesco.runtime._engine import Engine, LocalEngine
+from romanesco.runtime._envelope import Envelope
 from romanesco.runtime._feed import RunEvent, Watcher
 from romanesco.runtime._hooks import Guard, HookPoint, Hooks
-from romanesco.runtime._nodes import Envelope, first_error
 from romanesco.runtime._open import (
     new_run_id,
     plan_run,

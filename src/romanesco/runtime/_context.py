@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,8 @@ class RunContext:
     spent: Spent = field(default_factory=Spent)
     offers: dict[str, dict[str, Any]] = field(default_factory=dict)
     seconds: float | None = None
+    solve: Callable[[str, Any], Awaitable[Any]] = field(init=False)
+    """Runs the topology of a name on a payload in this run: what an engine is given to drive."""
 
     def time_left(self, *, wrap_up: bool) -> float | None:
         """Active seconds that are left, None for no limit; a share of them is only for the wrap-up."""

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import from_json, to_json
@@ -18,6 +19,7 @@ from romanesco.runtime._context import Limiters, RunContext
 from romanesco.runtime._desk import Desk
 from romanesco.runtime._feed import Feed
 from romanesco.runtime._memo import Memo, memo_from
+from romanesco.runtime._nodes import solve_node
 from romanesco.runtime._questions import Questions
 from romanesco.runtime._recorder import Recorder
 from romanesco.runtime._recover import FoldedEvent, Recovery, recover
@@ -219,7 +221,7 @@ def _wire(
     lines = bill_accounts(ledger, run_account, plan.bill, spent=past.lines)
     ledger.restore(run_account, past.run)
     feed = Feed()
-    return RunContext(
+    run = RunContext(
         spec=spec,
         plan=plan,
         journal=Recorder(journal, feed),
@@ -243,3 +245,5 @@ def _wire(
         offers=dict(recovered.offers),
         seconds=spec.budget.seconds,
     )
+    run.solve = partial(solve_node, run)
+    return run

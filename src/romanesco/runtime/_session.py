@@ -14,10 +14,11 @@ from romanesco.budget import price_of, require_price
 from romanesco.errors import BudgetExceeded, Diverged, JournalError, StopReason
 from romanesco.journal import Certificate, Event, write_certificate
 from romanesco.runtime._context import RunContext
+from romanesco.runtime._ends import cut_short
 from romanesco.runtime._engine import Engine, LocalEngine
+from romanesco.runtime._envelope import Envelope
 from romanesco.runtime._feed import Watcher
 from romanesco.runtime._hooks import Hooks
-from romanesco.runtime._nodes import Envelope, cut_short, solve_node
 from romanesco.runtime._registry import Topologies
 from romanesco.runtime._shared import settle_shared
 from romanesco.runtime._spec import RunSpec
@@ -166,7 +167,7 @@ class Session:
         }
         try:
             run.accounts.enter("/")
-            ended = await run.engine.child(run.spec.topology, payload, lambda name, data: solve_node(run, name, data))
+            ended = await run.engine.child(run.spec.topology, payload, run.solve)
             outcome = from_json(Outcome, ended)
         except (JournalError, BudgetExceeded) as error:
             outcome = cut_short(run.offers.get("/"), error)

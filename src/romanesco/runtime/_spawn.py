@@ -13,7 +13,8 @@ from romanesco.budget import seconds_limit
 from romanesco.errors import BudgetExceeded, InputError, StopReason
 from romanesco.journal import canonical, digest
 from romanesco.runtime._desk import Desk
-from romanesco.runtime._nodes import Envelope, ended_by, solve_node
+from romanesco.runtime._ends import ended_by
+from romanesco.runtime._envelope import Envelope
 from romanesco.task import Budget, Outcome, Plan, Status, Task
 
 if TYPE_CHECKING:
@@ -88,10 +89,10 @@ async def _live(run: RunContext, order: Order, recorded: dict[str, Any]) -> Outc
             return Outcome(status=Status.REFUSED, reason=error.reason, note=str(error), topology=topology)
         payload = await _opened(run, order, recorded)
         async with _in_time(run, order, payload["elapsed"]):
-            ended = await run.engine.child(topology, payload, lambda name, data: solve_node(run, name, data))
+            ended = await run.engine.child(topology, payload, run.solve)
         return from_json(Outcome, ended)
     except Exception as caught:  # noqa: BLE001 - a child that can't be planned or driven has failed, no more
-        return ended_by(run, path, caught, run.offers.get(path))
+        return ended_by(path, caught, run.offers.get(path))
     finally:
         run.ledger.close(account)
 

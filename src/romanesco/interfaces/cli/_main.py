@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import typer
 
@@ -89,13 +88,3 @@ def explain(error: BaseException) -> tuple[str, int]:
         f"unexpected {kind}: {error}. This is a fault of Romanesco; run it again with --debug and report the trace",
         EXIT_CODES[StopReason.INTERNAL],
     )
-
-
-def wait_for(work: Coroutine[Any, Any, int | None]) -> int:
-    """Do a command's asynchronous work; gives its exit status."""
-    import asyncio  # 40 ms that --help can do without
-
-    try:
-        return asyncio.run(work) or 0
-    except KeyboardInterrupt:
-        raise typer.Abort from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from romanesco.interfaces.cli import _options as o
-from romanesco.interfaces.cli._main import wait_for
+from romanesco.interfaces.cli._wait import wait_for
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

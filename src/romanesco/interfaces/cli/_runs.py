@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from romanesco.interfaces.cli import _options as o
-from romanesco.interfaces.cli._main import wait_for
+from romanesco.interfaces.cli._wait import wait_for
 
 Interrupted = Annotated[bool, typer.Option("--interrupted", help="Only runs whose process died before they ended.")]
 Most = Annotated[

@@ -9,7 +9,7 @@ import typer
 
 from romanesco.errors import InputError
 from romanesco.interfaces.cli import _options as o
-from romanesco.interfaces.cli._main import wait_for
+from romanesco.interfaces.cli._wait import wait_for
 
 Target = Annotated[
     str,
