@@ -10,8 +10,11 @@ help: ## What can be made
 setup: ## Set up .venv and fetch the embedded model
 	@sh scripts/setup.sh run
 
-run: setup ## Run the README's goal on the embedded model: make run GOAL="..."
-	@.venv/bin/romanesco run "$(GOAL)" --model embedded:smollm2
+# The goal goes through the environment as it stands: it may hold quotes, dollars and backticks.
+export GOAL_TEXT := $(value GOAL)
+
+run: setup ## Run the README's goal on the embedded model, or another: make run GOAL="..."
+	@printf '%s' "$$GOAL_TEXT" | .venv/bin/romanesco run - --model embedded:smollm2
 
 .PHONY: dev
 dev:

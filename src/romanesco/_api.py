@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Unpack
 
 from romanesco._codec import to_json
 from romanesco._config import load_config
-from romanesco._prepare import AgainOptions, RunOptions, choose_models, open_parts, part_options, prepare
+from romanesco._prepare import AgainOptions, RunOptions, check_options, choose_models, open_parts, part_options, prepare
 from romanesco.runtime import Parts, RunEvent, Session
 from romanesco.runtime import plan_run as _plan_run
 from romanesco.runtime import replay as _replay
@@ -155,6 +155,7 @@ async def replay(run: str, **options: Unpack[AgainOptions]) -> Outcome:
 async def _again(
     open_session: Callable[[Parts], Coroutine[Any, Any, Session]], options: AgainOptions, *, watched: bool
 ) -> AsyncIterator[Run]:
+    check_options(options, AgainOptions)
     config = options.get("config") or load_config()
     _, adapters = choose_models(options.get("model"))
     async with open_parts(config, models=adapters, **part_options(options)) as parts:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,17 @@ def _text(value: Any) -> str:
 
 
 def _whole(value: Any) -> int:
-    number = int(value) if isinstance(value, str) else value
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise ValueError("a whole number, 0 or more")
-    return number
+    return _count(value, 0)
 
 
 def _positive(value: Any) -> int:
-    number = _whole(value)
-    if number == 0:
-        raise ValueError("a whole number, 1 or more")
+    return _count(value, 1)
+
+
+def _count(value: Any, least: int) -> int:
+    number = int(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int) or number < least:
+        raise ValueError(f"a whole number, {least} or more")
     return number
 
 
@@ -114,6 +116,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("retry.cap", _seconds, 30.0, "longest back-off in seconds"),
 )
 
+OTHER_VARIABLES = frozenset({"ROMANESCO_MODELS"})
+"""Variables of ours that are no settings: where the files of the embedded model are."""
+
 TABLES = ("roles", "models", "prices", "limits", "fractal", "single")
 """Tables of the file whose names are the user's: models by role, endpoints, prices, limits by role, parameters."""
 
@@ -180,6 +185,7 @@ def load_config(
         ConfigError: The file can't be read, or a setting is unknown or wrong: which, where, and what is permitted.
     """
     env = os.environ if env is None else env
+    _check_names(env, overrides or {})
     path = file if file is not None else _find(Path.cwd())
     data = _read(path) if path is not None else {}
     flat, tables = _flatten(data, path)
@@ -195,6 +201,23 @@ def load_config(
                 value = Value(_checked(setting, raw, source), source)
         values[setting.name] = value
     return Config(values, tables, path)
+
+
+def _check_names(env: Mapping[str, str], overrides: Mapping[str, Any]) -> None:
+    names = {setting.name for setting in SETTINGS}
+    variables = {setting.variable for setting in SETTINGS} | OTHER_VARIABLES
+    for given, known, where in (
+        ({name for name in env if name.startswith("ROMANESCO_")}, variables, "The environment"),
+        (set(overrides), names, "The call"),
+    ):
+        for unknown in sorted(given - known):
+            raise _unknown(where, unknown, known)
+
+
+def _unknown(where: str, name: str, known: Iterable[str]) -> ConfigError:
+    near = get_close_matches(name, list(known), n=1)
+    advice = f"Did you mean {near[0]}?" if near else "See: romanesco config."
+    return ConfigError(f"{where} has a setting that does not exist", value=name, advice=advice)
 
 
 def _find(folder: Path) -> Path | None:
@@ -226,12 +249,7 @@ def _flatten(data: Mapping[str, Any], path: Path | None) -> tuple[dict[str, Any]
         pairs = {f"{name}.{key}": inner for key, inner in value.items()} if isinstance(value, dict) else {name: value}
         for full, inner in pairs.items():
             if full not in known:
-                raise ConfigError(
-                    f"{path} has a setting that does not exist",
-                    value=full,
-                    limit=", ".join(sorted({*known, *TABLES})),
-                    advice="See: romanesco config.",
-                )
+                raise _unknown(str(path), full, {*known, *TABLES})
             flat[full] = inner
     return flat, tables
 

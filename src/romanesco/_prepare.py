@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from romanesco._config import Config, load_config
 from romanesco.errors import InputError
+from romanesco.models import ChatModel
 from romanesco.runtime import (
     Engine,
     Hooks,
@@ -28,7 +30,10 @@ from romanesco.task import Budget, Source, Task
 if TYPE_CHECKING:
     from romanesco.embeddings import Embedder
     from romanesco.journal import Store
-    from romanesco.models import ChatModel
+
+
+SOURCE_BYTES = 16_000_000
+"""Largest source file."""
 
 
 class PartOptions(TypedDict, total=False):
@@ -74,12 +79,15 @@ def prepare(goal: str, options: RunOptions) -> Prepared:
     Raises:
         InputError: Something given can't be used.
     """
+    check_options(options, RunOptions)
     config = options.get("config") or load_config()
     names, adapters = choose_models(options.get("model"))
     topology = options.get("topology")
     parts = part_options(options)
     if topology is None or isinstance(topology, str):
         name = topology
+    elif isinstance(topology, type):
+        raise InputError("The topology is a class", value=topology.__name__, advice="Give an instance of it.")
     else:
         name = topology.name
         parts["topologies"] = [*parts.get("topologies", ()), topology]
@@ -89,11 +97,30 @@ def prepare(goal: str, options: RunOptions) -> Prepared:
         models=names,
         topology=name,
         budget=options.get("budget"),
-        sources=[read_source(source) for source in options.get("sources", ())],
+        sources=read_sources(options.get("sources", ())),
         params=options.get("params"),
         run=options.get("run"),
     )
     return Prepared(spec, config, adapters, parts)
+
+
+def check_options(options: AgainOptions, kind: type[Any]) -> None:
+    """Refuse an option that does not exist: a misspelt budget must not be no budget.
+
+    Raises:
+        TypeError: One does not.
+    """
+    known = sorted(option_names(kind))
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        near = get_close_matches(unknown[0], known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        raise TypeError(f"unexpected option {unknown[0]!r}; {hint}")
+
+
+def option_names(kind: type[Any]) -> set[str]:
+    """Names of a typed dictionary's keys, its bases' included."""
+    return set(kind.__required_keys__ | kind.__optional_keys__)
 
 
 def part_options(options: AgainOptions) -> PartOptions:
@@ -109,6 +136,11 @@ def choose_models(
     if model is None:
         return {}, ()
     by_role: Mapping[str, str | ChatModel] = model if isinstance(model, Mapping) else {"default": model}
+    for role, choice in by_role.items():
+        if not isinstance(choice, str | ChatModel):
+            raise InputError(
+                f"The model of {role} is neither a name nor an adapter", value=repr(choice)[:80], limit="provider:model"
+            )
     names = {role: choice if isinstance(choice, str) else choice.name for role, choice in by_role.items()}
     return names, tuple(choice for choice in by_role.values() if not isinstance(choice, str))
 
@@ -139,7 +171,7 @@ async def open_parts(
     from romanesco.journal import SQLiteStore
     from romanesco.models import ModelPool
 
-    pool = ModelPool(config.tables)
+    pool = ModelPool(config.tables, connections=max(256, config["concurrency"]))
     for model in models:
         pool.add(model)
     home = config.home()
@@ -250,6 +282,23 @@ def _limits(role: str, table: Any) -> Budget:
     return from_json(Budget, {name: str(value) if name == "usd" else value for name, value in table.items()})
 
 
+def read_sources(sources: Iterable[Source | Path | str]) -> list[Source]:
+    """Sources from text files, or as they are; files of one name in several folders are named with their paths.
+
+    Raises:
+        InputError: One of them can't be used.
+    """
+    if isinstance(sources, str | Path | Source):
+        raise InputError("The sources must be a list", value=repr(sources)[:80], advice="Write [SOURCE].")
+    given = list(sources)
+    found = [read_source(source) for source in given]
+    names = [source.name for source in found]
+    return [
+        replace(source, name=str(origin)) if names.count(source.name) > 1 and not isinstance(origin, Source) else source
+        for source, origin in zip(found, given, strict=True)
+    ]
+
+
 def read_source(source: Source | Path | str) -> Source:
     """A source from a text file, or as it is.
 
@@ -259,10 +308,20 @@ def read_source(source: Source | Path | str) -> Source:
     if isinstance(source, Source):
         return source
     path = Path(source)
+    if path.is_fifo() and not str(path).startswith("/dev/"):
+        raise InputError("The source is not a file", value=str(path), advice="Nobody may ever write into this pipe.")
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(SOURCE_BYTES + 1)
     except OSError as error:
         raise InputError(f"The source can't be read: {error.strerror}", value=str(path)) from None
+    if len(raw) > SOURCE_BYTES:
+        raise InputError(
+            "The source is too large",
+            value=str(path),
+            limit=f"{SOURCE_BYTES // 1_000_000} MB",
+            advice="Give the part that matters: no model's window holds so much.",
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -271,4 +330,6 @@ def read_source(source: Source | Path | str) -> Source:
         raise InputError(
             "The source is not a text file", value=str(path), limit="UTF-8 text", advice="Convert it to text first."
         )
+    if not text.strip():
+        raise InputError("The source is empty", value=str(path), advice="Leave it out.")
     return Source(path.name, text)

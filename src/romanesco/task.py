@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from romanesco.errors import StopReason
+from romanesco.errors import InputError, StopReason
 
 Json = Any
 
@@ -59,9 +59,27 @@ class Budget:
     nodes: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("tokens", "tokens_in", "tokens_out", "calls", "nodes"):
+            _check_limit(name, getattr(self, name))
+        _check_limit("seconds", self.seconds, whole=False)
         usd: Any = self.usd
         if usd is not None and not isinstance(usd, Decimal):
-            object.__setattr__(self, "usd", Decimal(str(usd)))  # 0.1 means a tenth, not the float next to it
+            try:
+                usd = Decimal(str(usd))  # 0.1 means a tenth, not the float next to it
+            except InvalidOperation:
+                raise InputError("A budget of money is not a number", value=repr(usd)) from None
+            object.__setattr__(self, "usd", usd)
+        if usd is not None and not (usd.is_finite() and usd >= 0):
+            raise InputError("A budget of money must be 0 or more", value=str(usd))
+
+
+def _check_limit(name: str, value: Any, *, whole: bool = True) -> None:
+    if value is None:
+        return
+    usable = isinstance(value, int) or (not whole and isinstance(value, float))
+    if isinstance(value, bool) or not usable or not 0 <= value < float("inf"):
+        kind = "a whole number" if whole else "a number"
+        raise InputError(f"The budget's {name} must be {kind}, 0 or more", value=repr(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +342,7 @@ class Outcome:
         bill: The worst case that was printed before.
         head: Hash of the journal's last event.
         certificate: Path of the certificate file, or "".
+        dimension: Which limit ended it (``tokens``, ``usd``, ``calls``, ``seconds``, ...), or "".
         models: Names of the models that answered, by role, as their servers gave them; where the topology doesn't say,
             ``provider:model`` by role as configured.
     """
@@ -339,6 +358,7 @@ class Outcome:
     bill: Bill | None = None
     head: str = ""
     certificate: str = ""
+    dimension: str = ""
     models: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from romanesco.errors import JournalCorrupt, JournalError, JournalUnwritable, RunBusy, UnknownName
+from romanesco.errors import InputError, JournalCorrupt, JournalError, JournalUnwritable, RunBusy, UnknownName
 from romanesco.journal import GENESIS, Event, Journal, SQLiteStore, Store, event_hash
 from romanesco.journal._chain import check_chain
 from romanesco.testing._store import MemoryStore
@@ -110,7 +110,7 @@ async def test_a_run_has_one_owner(store: Store) -> None:
 
 async def test_creating_twice_and_opening_nothing_are_errors_and_leave_no_lock(store: Store) -> None:
     await (await begun(store)).close()
-    with pytest.raises(JournalError, match="There is a run of that id already"):
+    with pytest.raises(InputError, match="There is a run of that id already"):
         await Journal.create(store, "r")
     with pytest.raises(UnknownName, match="no run of that id"):
         await Journal.open(store, "unknown")

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from romanesco import Budget, Outcome, Plan, RomanescoError, RunStopped, Scope, Status, StopReason, Task
 from romanesco.budget import Account
 from romanesco.errors import ConnectionFailed, RateLimited, RequestRejected, ServerFault
-from romanesco.journal import Verdict, Verification, verify
+from romanesco.journal import verify
 from romanesco.models import ModelPool, ModelReply, ModelRequest, ScriptedModel
 from romanesco.models._types import FinishReason
 from romanesco.runtime import (
-    FoldedEvent,
     Parts,
     PlanningDesk,
     RetryPolicy,
@@ -207,25 +206,6 @@ def inside(outcome: Outcome, budget: dict[str, Any]) -> None:
     assert budget["usd"] is None or (spend.usd is not None and spend.usd <= budget["usd"])
 
 
-def wrong(found: Verification) -> set[str]:
-    """The properties that are violated."""
-    return {finding.property for finding in found.findings if finding.verdict is Verdict.VIOLATED}
-
-
-def only_other_requests(events: list[FoldedEvent]) -> bool:
-    """Whether a finished step was only started again for another request: what came before it was tried again."""
-    finished: dict[tuple[str, str], str] = {}
-    asked: dict[tuple[str, str], str] = {}
-    for _, kind, node, key, data in events:
-        if kind == "call.started":
-            asked[node, key] = data["fingerprint"]
-            if finished.get((node, key)) == data["fingerprint"]:
-                return False
-        elif kind == "call.finished":
-            finished[node, key] = asked[node, key]
-    return True
-
-
 async def checked(session: Session, store: MemoryStore, server: Server, budget: dict[str, Any]) -> Outcome:
     before = asyncio.all_tasks()
     async with asyncio.timeout(20):
@@ -236,7 +216,7 @@ async def checked(session: Session, store: MemoryStore, server: Server, budget: 
     inside(outcome, budget)
     events = await read_events(store, "r")
     found = await verify(store, "r")
-    assert found.ok or (wrong(found) == {"order of calls"} and only_other_requests(events)), found
+    assert found.ok, found
     recovery = recover(events)
     assert recovery.spent.spend(outcome.spend.seconds) == outcome.spend
     assert outcome.spend.calls - outcome.spend.in_doubt <= server.requests <= outcome.spend.calls

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from romanesco.budget._account import Account, Route, refusal
-from romanesco.budget._amount import DIMENSIONS, Amount, Limits, Vector, cap, index_of, limits_of
+from romanesco.budget._amount import DIMENSIONS, Amount, Limits, Vector, cap, figure, index_of, limits_of
 from romanesco.budget._queue import Waiter, WaitQueue
 from romanesco.budget._reservation import Overrun, Reservation
-from romanesco.errors import InputError, RomanescoError, UnknownName
+from romanesco.errors import BudgetExceeded, InputError, RomanescoError, UnknownName
 
 _NOTHING = Amount()
 
@@ -227,6 +227,25 @@ class Ledger:
             account, i, covered = short
             raise refusal(account, i, amount.vector[i], covered=covered, wrap_up=wrap_up)
         return self._grant(route, amount, wrap_up)
+
+    def passed(self, reservation: Reservation) -> BudgetExceeded | None:
+        """Whether a limit was lowered below what an open reservation needs, so that it should not be used any more.
+
+        Returns:
+            The refusal of the outermost such account, or None.
+        """
+        for account in reservation.accounts:
+            for i, limit in account._bounds:
+                if reservation.amount.vector[i] and account._load(i, covered=True, wrap_up=True) > limit:
+                    return BudgetExceeded(
+                        f"the limit of {DIMENSIONS[i]} of account {account.name} was lowered while this waited",
+                        account=account.name,
+                        dimension=DIMENSIONS[i],
+                        value=str(figure(i, account._load(i, covered=True, wrap_up=True))),
+                        limit=str(figure(i, limit)),
+                        advice="Raise it and resume the run.",
+                    )
+        return None
 
     async def acquire(self, accounts: Sequence[Account], amount: Amount, *, wrap_up: bool = False) -> Reservation:
         """Reserve, waiting while steps in flight could still leave enough for it.

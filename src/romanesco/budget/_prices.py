@@ -4,8 +4,9 @@ Where prices come from, first match wins:
 
 1. The configuration, for ``provider:model`` or ``provider:*``, in US dollars per million tokens.
 2. ``embedded:*``, ``scripted:*`` and ``replay:*`` are free: they run in this process.
-3. ``ollama:*``, ``llamacpp:*``, ``vllm:*`` and ``lmstudio:*`` count as free, because they are servers of
-   one's own; ``Price.source`` says so. Who rents such a server sets its price in the configuration.
+3. ``ollama:*``, ``llamacpp:*``, ``vllm:*``, ``lmstudio:*`` and addresses on this machine
+   (``http://localhost:8000/v1#m``) count as free, because they are servers of one's own; ``Price.source`` says so.
+   Who rents such a server sets its price in the configuration.
 4. The table in the package ``genai-prices``. A provider that it doesn't know is unknown, even if it has a
    model of that name from somebody else.
 
@@ -23,6 +24,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from romanesco.budget._amount import money, to_dollars, to_steps
 from romanesco.errors import ConfigError, InputError
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from romanesco.models._types import Usage
 
 IN_PROCESS = frozenset({"embedded", "scripted", "replay"})
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 OWN_SERVERS = frozenset({"ollama", "llamacpp", "vllm", "lmstudio"})
 # Their caches are written only on request, and this program doesn't ask.
 _CACHE_ON_REQUEST = frozenset({"anthropic", "aws", "google"})
@@ -144,6 +147,8 @@ def price_of(
             return _configured(key, overrides[key])
     if provider in IN_PROCESS:
         return Price(_ZERO, _ZERO, _ZERO, source="free: runs in this process")
+    if provider in ("http", "https") and urlsplit(model).hostname in LOOPBACK:
+        return Price(_ZERO, _ZERO, _ZERO, source="counted as free: a server on this machine")
     if provider in OWN_SERVERS:
         return Price(_ZERO, _ZERO, _ZERO, source=f"counted as free: a server of your own ({provider})")
     return _published(provider, name, at or datetime.now(UTC))

@@ -70,12 +70,14 @@ class _Open:
         seq: Number of the event that started it.
         line: Line of the bill that its tokens are charged to.
         call_line: Line of the bill that its call is charged to.
+        fingerprint: Digest of what was asked.
         bound: What was reserved for it.
     """
 
     seq: int
     line: str
     call_line: str
+    fingerprint: str
     bound: Totals
 
 
@@ -98,7 +100,7 @@ class Audit:
     _last_kind: str = ""
     _open: dict[_Attempt, _Open] = field(default_factory=dict)
     _lost: dict[_Attempt, list[_Open]] = field(default_factory=dict)
-    _finished: set[tuple[str, str]] = field(default_factory=set)
+    _finished: dict[tuple[str, str], str] = field(default_factory=dict)
     _lines: dict[str, Totals] = field(default_factory=dict)
     _plan: Any = None
 
@@ -124,7 +126,7 @@ class Audit:
             case "call.failed" | "call.finished":
                 self._call_ended(event, data)
             case "step.finished":
-                self._finish_once(event)
+                self._finish_once(event, str(data.get("fingerprint", "")))
 
     def finish(self) -> None:
         """Close the count: attempts in flight count at their bounds, and the bill is compared."""
@@ -145,11 +147,13 @@ class Audit:
         if attempt in self._open:
             self.order.add(f"event {event.seq} starts an attempt that is in flight already", event.seq)
             self._lost.setdefault(attempt, []).append(self._open[attempt])
-        if (event.node, event.key) in self._finished:
+        fingerprint = str(data.get("fingerprint", ""))
+        if self._finished.get((event.node, event.key)) == fingerprint:
+            # The same request again; another request may take its place, after what went before it was tried anew.
             self.order.add(f"event {event.seq} starts a step that is finished already", event.seq)
         line = str(data.get("line", ""))
         call_line = str(data.get("call_line", line))
-        self._open[attempt] = _Open(event.seq, line, call_line, self._bound(event, data.get("reserved")))
+        self._open[attempt] = _Open(event.seq, line, call_line, fingerprint, self._bound(event, data.get("reserved")))
 
     def _call_ended(self, event: Event, data: dict[str, Any]) -> None:
         attempt = (event.node, event.key, _hashable(data.get("attempt")))
@@ -159,7 +163,7 @@ class Audit:
         if opened is None:
             self.order.add(f"event {event.seq} ({event.kind}) ends an attempt that is not in flight", event.seq)
         if event.kind == "call.finished":
-            self._finish_once(event)
+            self._finish_once(event, opened.fingerprint if opened is not None else "")
         line = opened.line if opened is not None else str(data.get("line", ""))
         call_line = opened.call_line if opened is not None else str(data.get("call_line", line))
         if event.kind == "call.finished" or data.get("sent") is not False:
@@ -169,11 +173,11 @@ class Audit:
         elif opened is not None:
             self._count(line, opened.bound)
 
-    def _finish_once(self, event: Event) -> None:
+    def _finish_once(self, event: Event, fingerprint: str) -> None:
         step = (event.node, event.key)
-        if step in self._finished:
+        if self._finished.get(step) == fingerprint:
             self.order.add(f"event {event.seq} finishes a step that is finished already", event.seq)
-        self._finished.add(step)
+        self._finished[step] = fingerprint
 
     def _count(self, line: str, amount: Totals) -> None:
         self._lines[line] = self._lines.get(line, Totals()) + amount

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from types import TracebackType
 from typing import Any, Self
 
-from romanesco.errors import JournalError, JournalUnwritable, UnknownName
+from romanesco.errors import InputError, JournalError, JournalUnwritable, UnknownName
 from romanesco.journal._chain import check_chain
 from romanesco.journal._event import GENESIS, Event, make_event
 from romanesco.journal._feed import Feed
@@ -84,13 +84,13 @@ class Journal:
 
         Raises:
             RunBusy: Another process (or this one) owns a run of that id.
-            JournalError: There is a run of that id.
+            InputError: There is a run of that id.
         """
         check_run_id(run)
         lock = store.lock(run)
         try:
             if await store.read(run, 0, 1):
-                raise JournalError(
+                raise InputError(
                     "There is a run of that id already",
                     value=run,
                     advice="Resume it, or give the new run another id.",

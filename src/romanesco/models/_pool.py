@@ -39,12 +39,16 @@ class ModelPool:
     Args:
         config: The configuration as read from ``romanesco.toml``; its table ``models`` is used.
         env: Where keys are looked up. Default: the process's environment, at the time of each first use.
+        connections: Connections to one server at most: as many as calls may be in flight, or more.
 
     Raises:
         ConfigError: A ``[models.NAME]`` section is wrong.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, *, env: Mapping[str, str] | None = None, connections: int = 256
+    ) -> None:
+        self._connections = connections
         self._custom = custom_endpoints(config or {})
         self._env = os.environ if env is None else env
         self._models: dict[str, ChatModel] = {}
@@ -142,7 +146,15 @@ class ModelPool:
         if provider.key_env and key is None:
             raise _key_missing(name, " or ".join(provider.key_env))
         variable = provider.key_env[0] if provider.key_env else None
-        return _openai(name, model, provider.base_url, key, variable=variable, capabilities=provider.capabilities)
+        return _openai(
+            name,
+            model,
+            provider.base_url,
+            key,
+            connections=self._connections,
+            variable=variable,
+            capabilities=provider.capabilities,
+        )
 
     def _from_config(self, name: str, wanted: str) -> ChatModel:
         endpoint = self._custom.get(wanted)
@@ -163,6 +175,7 @@ class ModelPool:
             endpoint.model,
             endpoint.base_url,
             key,
+            connections=self._connections,
             variable=endpoint.key_env,
             stream=endpoint.stream,
             capabilities=capabilities,
@@ -175,7 +188,7 @@ class ModelPool:
                 f"The address {urlsplit(url).hostname or 'given'} names no model",
                 advice="Write it after a #, for example http://localhost:8000/v1#my-model",
             )
-        return _openai(name, model, check_url(url, "the model"), None)
+        return _openai(name, model, check_url(url, "the model"), None, connections=self._connections)
 
 
 def _key_missing(name: str, variable: str) -> KeyMissing:
@@ -192,6 +205,7 @@ def _openai(
     base_url: str,
     api_key: str | None,
     *,
+    connections: int,
     variable: str | None = None,
     stream: bool = True,
     capabilities: Capabilities | None = None,
@@ -206,4 +220,5 @@ def _openai(
         key_variable=variable,
         stream=stream,
         capabilities=capabilities,
+        max_connections=connections,
     )

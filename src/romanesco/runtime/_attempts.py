@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from romanesco.budget import Amount, Price, Reservation
-from romanesco.errors import BudgetExceeded, ModelError, RateLimited, RomanescoError
+from romanesco.errors import (
+    BudgetExceeded,
+    JournalError,
+    JournalUnwritable,
+    ModelError,
+    RateLimited,
+    RomanescoError,
+)
 from romanesco.models import CallContext, ChatModel, ModelReply, ModelRequest, Usage, current_call, first_rung, prepare
 from romanesco.runtime._accounts import RETRY, WRAP_UP
 from romanesco.runtime._codec import reply_data, request_data, timing_data, usage_data
@@ -24,6 +31,12 @@ from romanesco.runtime._retry import LONGEST_WAIT, Again, asked_pause, costs_not
 
 NO_USAGE = Usage(input=0, output=0)
 ONE_CALL = Amount(calls=1)
+
+MOST_TOKENS = 10**12
+"""A report of more is nonsense. It counts as this many, so that the overrun stands and its price can be written."""
+
+BYTES_A_TOKEN = 32
+"""Text that is longer than this many bytes for each token of the cap did not keep to the cap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +198,11 @@ async def _attempt(run: RunContext, step: CallStep, model: ChatModel, attempt: A
         _settle(run, attempt, NO_USAGE, calls=0)
         raise
     attempt.queued = run.clock() - asked_at
+    lowered = next((error for held in attempt.reservations if (error := run.ledger.passed(held))), None)
+    if lowered is not None:
+        limiter.release()
+        _settle(run, attempt, NO_USAGE, calls=0)
+        raise lowered
     try:
         reply = await _send(run, step, model, attempt)
     except ModelError as error:
@@ -231,27 +249,39 @@ async def _send(run: RunContext, step: CallStep, model: ChatModel, attempt: Atte
     reply = await _complete(run, step, model)
     usage = _checked(reply, attempt)
     reply = replace(reply, usage=usage, timing=replace(reply.timing, queue=attempt.queued))
-    finished = run.journal.append(
-        "call.finished",
-        node=step.node,
-        key=step.key,
-        data={
-            "line": attempt.line,
-            "call_line": attempt.call_line,
-            "attempt": attempt.number,
-            "usage": usage_data(usage),
-            "usd": _usd(attempt, usage),
-            "reply": reply_data(reply),
-            "timing": timing_data(reply.timing),
-            "elapsed": round(run.stopwatch.elapsed, 3),
-        },
-    )
+    finished = _record_reply(run, step, attempt, reply, usage)
     # Settled before the wait: whatever interrupts the wait, the event is on its way and the money is counted.
     overran = _settle(run, attempt, usage, calls=1)
     if overran:
         await run.journal.append("budget.overrun", node=step.node, key=step.key, data={"accounts": overran})
     await finished
     return reply
+
+
+def _record_reply(run: RunContext, step: CallStep, attempt: Attempt, reply: ModelReply, usage: Usage) -> Awaitable[Any]:
+    """Journal a reply.
+
+    Raises:
+        ModelError: The reply holds what JSON can't; that is the adapter's fault, and it has been paid for.
+    """
+    data = {
+        "line": attempt.line,
+        "call_line": attempt.call_line,
+        "attempt": attempt.number,
+        "usage": usage_data(usage),
+        "usd": _usd(attempt, usage),
+        "reply": reply_data(reply),
+        "timing": timing_data(reply.timing),
+        "elapsed": round(run.stopwatch.elapsed, 3),
+    }
+    try:
+        return run.journal.append("call.finished", node=step.node, key=step.key, data=data)
+    except JournalUnwritable:
+        raise
+    except JournalError as error:
+        fault = ModelError(f"A reply of {step.request.model} can't be kept: {error.what}")
+        fault.usage = usage
+        raise fault from error
 
 
 async def _complete(run: RunContext, step: CallStep, model: ChatModel) -> ModelReply:
@@ -273,11 +303,25 @@ async def _complete(run: RunContext, step: CallStep, model: ChatModel) -> ModelR
 
 
 def _checked(reply: ModelReply, attempt: Attempt) -> Usage:
-    """The reply's usage; where the server gave none, or zeros beside text, the upper bound, marked estimated."""
+    """The reply's usage; where the server gave none, or zeros beside text, the upper bound, marked estimated.
+
+    A server that reports nothing may also have ignored the cap: what arrived is then the bound, a token a byte.
+    """
     usage = reply.usage
-    if usage is None or (usage.output == 0 and (reply.text or reply.tool_calls)) or usage.input == 0:
-        return attempt.worst()
+    arrived = sum(len(text.encode("utf-8", "replace")) for text in _texts(reply))
+    if usage is None or (usage.output == 0 and arrived) or usage.input == 0:
+        worst = attempt.worst()
+        return worst if arrived <= worst.output * BYTES_A_TOKEN else replace(worst, output=arrived)
+    if usage.input > MOST_TOKENS or usage.output > MOST_TOKENS:
+        return replace(usage, input=min(usage.input, MOST_TOKENS), output=min(usage.output, MOST_TOKENS))
     return usage
+
+
+def _texts(reply: ModelReply) -> Iterator[str]:
+    yield reply.text
+    yield reply.reasoning
+    for call in reply.tool_calls:
+        yield call.arguments
 
 
 async def _failed(run: RunContext, step: CallStep, attempt: Attempt, error: ModelError) -> None:

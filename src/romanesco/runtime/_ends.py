@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from romanesco._codec import from_json
-from romanesco.errors import Diverged, JournalError, RomanescoError, RunStopped, StopReason
+from romanesco.errors import BudgetExceeded, Diverged, JournalError, RomanescoError, RunStopped, StopReason
 from romanesco.task import Deliberation, Outcome, Status
 
 STATUS_OF: dict[StopReason, Status] = {
@@ -32,8 +32,10 @@ def first_error(error: BaseException) -> BaseException:
 def cut_short(offer: dict[str, Any] | None, error: RomanescoError) -> Outcome:
     """The outcome of a node that an error ended: its last offer, labelled, or nothing but the reason."""
     reason = error.reason
+    dimension = error.dimension if isinstance(error, BudgetExceeded) else ""
     if offer is None:
-        return Outcome(status=STATUS_OF.get(reason, Status.FAILED), reason=reason, note=str(error))
+        status = STATUS_OF.get(reason, Status.FAILED)
+        return Outcome(status=status, reason=reason, note=str(error), dimension=dimension)
     deliberation = offer["deliberation"]
     when = f": {offer['note'].rstrip('.')}" if offer["note"] else ""
     note = f"{str(error).rstrip('.')}. What follows is the best answer so far{when}."
@@ -42,6 +44,7 @@ def cut_short(offer: dict[str, Any] | None, error: RomanescoError) -> Outcome:
         reason=reason,
         answer=offer["answer"],
         note=note,
+        dimension=dimension,
         deliberation=None if deliberation is None else from_json(Deliberation, deliberation),
     )
 

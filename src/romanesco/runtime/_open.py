@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import from_json, to_json
 from romanesco.budget import Amount, Ledger, Limits, Price, Stopwatch, bill_accounts
-from romanesco.errors import InputError, JournalCorrupt, JournalError, UnknownName
+from romanesco.errors import InputError, JournalCorrupt, JournalError, PlanRefused, UnknownName
 from romanesco.journal import Journal, entries
 from romanesco.runtime._accounts import Accounts, Past
 from romanesco.runtime._context import Limiters, RunContext
@@ -41,6 +41,10 @@ async def plan_run(spec: RunSpec, parts: Parts) -> Plan:
         ModelError: A model's endpoint did not answer.
     """
     check_task(spec.task)
+    if spec.budget.seconds is not None and spec.budget.seconds <= 0:
+        raise PlanRefused(
+            "The run has no time", value=f"{spec.budget.seconds} s", advice="Give it some with --minutes."
+        )
     desk = Desk(spec, parts.pool, parts.prices_of(spec), spec.budget)
     plan = await parts.topologies[spec.topology].plan(spec.task, desk)
     unknown = desk.unknown_roles()
@@ -103,9 +107,10 @@ async def resume(run_id: str, parts: Parts, changes: tuple[tuple[str, Any], ...]
     Args:
         run_id: The run.
         parts: What it is made of now; models are looked up by the recorded names.
-        changes: New limits: ``(dimension, value)``.
+        changes: New limits: ``(dimension, value)``. A completed run has nothing left to do and stays as it is.
 
     Raises:
+        InputError: A new limit is below what the run has used; nothing is written.
         RunBusy: Another process owns the run.
         UnknownName: No such run.
         JournalCorrupt: The journal is damaged.
@@ -114,14 +119,16 @@ async def resume(run_id: str, parts: Parts, changes: tuple[tuple[str, Any], ...]
     try:
         recovered = recover(await read_events(parts.store, run_id))
         spec, plan = spec_and_plan(run_id, recovered)
-        if recovered.ended is not None and not _worth_resuming(recovered.ended) and not changes:
+        if recovered.ended is not None and recovered.ended["status"] == "completed":
             run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec))
             return Session(run, parts, ended=recovered.ended)
         await _refuse_stale_commands(parts.store, run_id)
         # Checked before it is journaled: a limit that can't be in force must not stay in the way of every resume.
         wanted = [{"dimension": dimension, "value": value} for dimension, value in changes]
         spec = with_changes(spec, [*recovered.budget, *wanted])
+        check_limits(spec, recovered)
         prices = parts.prices_of(spec)
+        _wire(spec, plan, parts, journal, recovered, prices)  # a limit that can't hold what must be held back
         await reserve_shared(parts.store, spec, plan.bill, recovered.spent.spend(recovered.elapsed))
         await journal.append("run.resumed", data={"from": recovered.seq, "guards": parts.hooks.names()})
         for change in wanted:
@@ -177,6 +184,33 @@ def spec_and_plan(run_id: str, recovered: Recovery) -> tuple[RunSpec, Plan]:
     return from_json(RunSpec, recovered.created["spec"]), from_json(Plan, recovered.planned["plan"])
 
 
+def check_limits(spec: RunSpec, recovered: Recovery) -> None:
+    """Refuse to go on with limits that the run has passed already.
+
+    Raises:
+        InputError: One of them is below what was used.
+    """
+    spent = recovered.spent
+    used = {
+        "tokens": spent.tokens_in + spent.tokens_out,
+        "tokens_in": spent.tokens_in,
+        "tokens_out": spent.tokens_out,
+        "usd": spent.usd,
+        "calls": spent.calls,
+        "seconds": recovered.elapsed,
+    }
+    for dimension, value in used.items():
+        limit = getattr(spec.budget, dimension)
+        if limit is not None and value > limit:
+            option = "--minutes" if dimension == "seconds" else f"--{dimension}"
+            raise InputError(
+                f"The limit of {dimension} is below what the run has used already",
+                value=f"{value} used",
+                limit=limit,
+                advice=f"Give more with {option}. Nothing was changed.",
+            )
+
+
 def with_changes(spec: RunSpec, changes: list[dict[str, Any]]) -> RunSpec:
     """The spec with its budget as changed since.
 
@@ -188,10 +222,6 @@ def with_changes(spec: RunSpec, changes: list[dict[str, Any]]) -> RunSpec:
         limit = limit_of(change["dimension"], change["value"])
         budget = replace(budget, **{change["dimension"]: getattr(limit, change["dimension"])})
     return replace(spec, budget=budget)
-
-
-def _worth_resuming(ended: dict[str, Any]) -> bool:
-    return bool(ended["status"] != "completed")
 
 
 async def _refuse_stale_commands(store: Store, run_id: str) -> None:
@@ -220,6 +250,8 @@ def _wire(
     run_account = ledger.open("run", limits=Limits.of(spec.budget))
     lines = bill_accounts(ledger, run_account, plan.bill, spent=past.lines)
     ledger.restore(run_account, past.run)
+    if recovered.overrun:
+        ledger.stop(run_account, recovered.overrun)
     feed = Feed()
     run = RunContext(
         spec=spec,

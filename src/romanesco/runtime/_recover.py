@@ -106,6 +106,7 @@ class Recovery:
     stops: dict[str, str] = field(default_factory=dict)
     topology_events: list[FoldedEvent] = field(default_factory=list)
     seq: int = 0
+    overrun: str = ""
 
 
 def recover(events: Iterable[FoldedEvent]) -> Recovery:
@@ -128,6 +129,7 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
         elif kind == "budget.changed":
             state.budget.append(data)
             limits_changed_at = seq
+            state.overrun = ""  # a person has looked at it and gave more
         elif kind.startswith("run."):
             _fold_run(state, kind, data)
         elif not _fold_node(state, kind, node, key, data) and key.startswith("record:"):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
+from math import isfinite
 from typing import Any
 
 from romanesco.errors import BudgetExceeded, EmbeddingFailed, Refused
@@ -55,15 +56,16 @@ class NodeScope:
         async def do() -> list[list[float]]:
             try:
                 async with asyncio.timeout(self.run.spec.deadlines.total):
-                    vectors = await embedder.embed(list(texts))
+                    return usable(await embedder.embed(list(texts)), len(texts))
+            except EmbeddingFailed:
+                raise
             except TimeoutError:
-                raise EmbeddingFailed(
-                    "The embedder did not answer",
-                    value=embedder.name,
-                    limit=f"{self.run.spec.deadlines.total} s",
-                    advice="Diversity is unknown for this round.",
-                ) from None
-            return [[round(float(x), 7) for x in vector] for vector in vectors]
+                why = f"no answer in {self.run.spec.deadlines.total:g} s"
+            except Exception as error:  # noqa: BLE001 - an instrument that fails, however it does, has measured nothing
+                why = f"{type(error).__name__}: {error}"
+            raise EmbeddingFailed(
+                f"The embedder {embedder.name} failed ({why})", advice="What it was to measure is unknown."
+            )
 
         what = {"embedder": embedder.name, "texts": [digest(text) for text in texts]}
         result: list[list[float]] = await step(self.run, self.node, key, what, do)
@@ -235,3 +237,17 @@ async def _before_agent(scope: NodeScope, request: ModelRequest, *, key: str, ro
 async def _after_model(scope: NodeScope, reply: ModelReply, *, key: str, role: str, purpose: str) -> ModelReply:
     data = await scope.hook(HookPoint.AFTER_MODEL, {"role": role, "key": key, "purpose": purpose, "text": reply.text})
     return replace(reply, text=data["text"])
+
+
+def usable(vectors: Sequence[Sequence[float]], count: int) -> list[list[float]]:
+    """Vectors as they are journaled: one for each text, all of one length, every number finite.
+
+    Raises:
+        EmbeddingFailed: They are not.
+    """
+    rows = [[round(float(number), 7) for number in vector] for vector in vectors]
+    if len(rows) != count or len({len(row) for row in rows}) > 1:
+        raise EmbeddingFailed("The embedder gave vectors that don't fit", value=f"{len(rows)} of {count}")
+    if not all(isfinite(number) for row in rows for number in row):
+        raise EmbeddingFailed("The embedder gave numbers that are none", value="NaN or infinity")
+    return rows

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import to_json
 from romanesco.budget import require_price
-from romanesco.errors import InputError, JournalError, RomanescoError, StopReason
+from romanesco.errors import BudgetExceeded, InputError, JournalError, RomanescoError, StopReason
 from romanesco.runtime._recover import stop_text
+from romanesco.runtime._shared import reserve_shared
 from romanesco.runtime._spec import limit_of
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ async def _watch(run: RunContext, store: Store, over: asyncio.Event, abandon: Ca
     while True:
         last = over.is_set()
         for command in await store.take(run.spec.run):
-            await store.acknowledge(command.id, LATE if last else await obey(run, command))
+            await store.acknowledge(command.id, LATE if last else await obey(run, store, command))
         if last:
             return
         left = run.time_left(wrap_up=True)
@@ -74,7 +76,7 @@ async def _watch(run: RunContext, store: Store, over: asyncio.Event, abandon: Ca
 LATE = {"ok": False, "message": "The run had ended when this was read."}
 
 
-async def obey(run: RunContext, command: Command) -> dict[str, Any]:
+async def obey(run: RunContext, store: Store, command: Command) -> dict[str, Any]:
     """Carry out one command and say what came of it. The command stands in the journal before it takes effect."""
     try:
         if command.verb == "stop":
@@ -85,7 +87,7 @@ async def obey(run: RunContext, command: Command) -> dict[str, Any]:
             key=f"command:{command.id}",
             data={"id": command.id, "verb": command.verb, "data": command.data},
         )
-        said = await _carry_out(run, command)
+        said = await _carry_out(run, store, command)
     except JournalError:
         raise
     except RomanescoError as error:
@@ -99,7 +101,7 @@ def _check_node(run: RunContext, node: str) -> None:
         raise InputError("The run has no such node", value=node, limit=", ".join(sorted(known)))
 
 
-async def _carry_out(run: RunContext, command: Command) -> str:
+async def _carry_out(run: RunContext, store: Store, command: Command) -> str:
     data = command.data
     if command.verb == "stop":
         await run.stops.stop(command.node, stop_text(data))
@@ -112,24 +114,35 @@ async def _carry_out(run: RunContext, command: Command) -> str:
         question = run.questions.answer(data.get("question"), text)
         return f"Question {question} is answered."
     if command.verb == "budget":
-        return await change_budget(run, str(data.get("dimension")), data.get("value"))
+        return await change_budget(run, store, str(data.get("dimension")), data.get("value"))
     raise InputError("No such command", value=command.verb, limit="stop, answer, budget")
 
 
-async def change_budget(run: RunContext, dimension: str, value: Any) -> str:
+async def change_budget(run: RunContext, store: Store, dimension: str, value: Any) -> str:
     """Raise or lower one limit of a running run.
 
     Args:
         run: The run.
+        store: Keeps the accounts that it shares with other runs.
         dimension: A field of ``Budget``.
         value: The new limit; None removes it.
 
     Raises:
         InputError: That is no limit, or one of money where a price is unknown.
+        BudgetExceeded: An account shared with other runs can't carry the new worst case; nothing is changed.
     """
     limit = limit_of(dimension, value)
     for name, price in run.prices.items():
         require_price(name, price, limit)
+    budget = replace(run.spec.budget, **{dimension: getattr(limit, dimension)})
+    spec = replace(run.spec, budget=budget)
+    spent = run.spent.spend(run.stopwatch.elapsed)
+    try:
+        await reserve_shared(store, spec, run.plan.bill, spent)
+    except BudgetExceeded:
+        await reserve_shared(store, run.spec, run.plan.bill, spent)  # what it held before
+        raise
+    run.spec = spec
     await run.journal.append("budget.changed", data={"dimension": dimension, "value": to_json(limit)[dimension]})
     if dimension == "seconds":
         run.seconds = limit.seconds

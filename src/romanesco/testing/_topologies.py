@@ -57,7 +57,8 @@ class Members:
             await scope.offer(_lines(said), key=f"round/{round_}", note=f"{round_} of {params['rounds']} rounds")
         if failures:
             reason = failures[0].reason
-            return Outcome(Status.PARTIAL, reason, answer=_lines(said), note=str(failures[0]))
+            dimension = getattr(failures[0], "dimension", "")
+            return Outcome(Status.PARTIAL, reason, answer=_lines(said), note=str(failures[0]), dimension=dimension)
         return Outcome(Status.COMPLETED, StopReason.COMPLETED, answer=_lines(said))
 
 

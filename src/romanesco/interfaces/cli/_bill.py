@@ -14,6 +14,7 @@ from romanesco._codec import to_json
 from romanesco.interfaces.cli._costs import LineCost
 from romanesco.interfaces.cli._screen import plain
 from romanesco.interfaces.cli._text import UNKNOWN, count, money, seconds
+from romanesco.runtime import RunSpec
 from romanesco.task import Bill, Budget, Plan
 
 
@@ -56,12 +57,28 @@ def limits_text(budget: Budget) -> str:
     return ", ".join(part for part in told if part)
 
 
-def fits_text(plan: Plan, budget: Budget) -> str:
+def other_limits(spec: RunSpec) -> str:
+    """The limits beside the run's own in words: accounts shared with other runs, and roles; "" for none."""
+    told = [f"{account.name} {limits_text(account.limits)}" for account in spec.shared if limits_text(account.limits)]
+    told += [f"role {role} {limits_text(limits)}" for role, limits in spec.role_limits.items()]
+    return "; ".join(told)
+
+
+def fits_text(plan: Plan, budget: Budget, others: str = "") -> str:
     """Whether the bill is inside the limits. Time has no worst case: it is only watched."""
+    told = _own_limits(plan, budget)
+    return f"{told} Limits beside the run's own: {others}." if others else told
+
+
+def _own_limits(plan: Plan, budget: Budget) -> str:
     limits = limits_text(budget)
     time = "" if budget.seconds is None else f" Time at most: {seconds(budget.seconds)}."
     if not limits:
-        unlimited = "No limits are set: the bill is what binds." if plan.bill.lines else "No limits are set."
+        unlimited = (
+            "The run has no limit of its own: the bill is what binds."
+            if plan.bill.lines
+            else "The run has no limit of its own."
+        )
         return (time or unlimited).strip()
     if not plan.bill.lines:
         return f"Limits: {limits}.{time}"
@@ -76,13 +93,13 @@ def models_text(models: dict[str, str]) -> str:
     return ", ".join([models["default"], *others])
 
 
-def plan_parts(plan: Plan, budget: Budget, models: dict[str, str]) -> list[RenderableType]:
+def plan_parts(plan: Plan, budget: Budget, models: dict[str, str], others: str = "") -> list[RenderableType]:
     """A plan: topology, models, reasons, bill, and whether it fits."""
     parts: list[RenderableType] = [plain((plan.topology, "bold"), f" on {models_text(models)}")]
     parts.extend(plain((f"  {reason}", "")) for reason in plan.reasons)
     parts.append(plain(""))
     parts.append(bill_table(plan.bill))
-    parts.append(plain((fits_text(plan, budget), "bold" if plan.fits else "bold yellow")))
+    parts.append(plain((fits_text(plan, budget, others), "bold" if plan.fits else "bold yellow")))
     return parts
 
 

@@ -10,7 +10,7 @@ from romanesco._api import Run
 from romanesco._codec import to_json
 from romanesco._prepare import open_parts
 from romanesco.errors import EXIT_CODES, StopReason
-from romanesco.interfaces.cli._bill import plan_data, plan_parts
+from romanesco.interfaces.cli._bill import other_limits, plan_data, plan_parts
 from romanesco.interfaces.cli._outcome import outcome_parts, status_text
 from romanesco.interfaces.cli._painter import JsonLinesPainter, LinePainter, LivePainter, Painter, write_line
 from romanesco.interfaces.cli._read import find_run, load_record
@@ -47,7 +47,10 @@ async def plan_goal(request: Request, *, json: bool) -> int:
     spec = request.spec(config)
     async with open_parts(config) as parts:
         plan = await plan_run(spec, parts)
-    screen.result(lambda: plan_data(plan, spec.budget, spec.models), lambda: plan_parts(plan, spec.budget, spec.models))
+    screen.result(
+        lambda: plan_data(plan, spec.budget, spec.models),
+        lambda: plan_parts(plan, spec.budget, spec.models, other_limits(spec)),
+    )
     return 0
 
 
@@ -58,7 +61,7 @@ async def run_goal(request: Request, show: Show) -> int:
     spec = request.spec(config)
     async with open_parts(config) as parts:
         plan = await plan_run(spec, parts)
-        for part in plan_parts(plan, spec.budget, spec.models):
+        for part in plan_parts(plan, spec.budget, spec.models, other_limits(spec)):
             screen.say(part)
         session = await start(spec, parts, plan)
         view = View(spec.run, plan, spec.budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -81,6 +82,10 @@ def explain(error: BaseException) -> tuple[str, int]:
         return f"{message}{stop} See: {command} --help", EXIT_CODES[StopReason.INPUT]
     if isinstance(error, typer.Abort):
         return "interrupted", EXIT_CODES[StopReason.INTERRUPTED]
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+        where = error.filename or "the output"
+        message = f"{where} can't be written: {error.strerror}. Make room; a finished run stays in its journal"
+        return message, EXIT_CODES[StopReason.STORAGE]
     if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         return explain(error.exceptions[0])
     kind = type(error).__name__

@@ -184,7 +184,7 @@ class Request:
         Raises:
             InputError: A source, a model or a parameter can't be used.
         """
-        from romanesco._prepare import make_spec, read_source
+        from romanesco._prepare import make_spec, read_sources
 
         return make_spec(
             self.goal,
@@ -192,7 +192,7 @@ class Request:
             models=read_models(self.models or []),
             topology=self.topology,
             budget=self.limits.budget(),
-            sources=[read_source(path) for path in self.sources or []],
+            sources=read_sources(self.sources or []),
             params=self._params(),
             run=self.id,
         )

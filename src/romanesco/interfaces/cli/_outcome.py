@@ -13,7 +13,7 @@ from romanesco.task import Dissent, Outcome, Spend, Status
 _LINE = 160
 
 _GO_ON: dict[StopReason, str] = {
-    StopReason.BUDGET: "Go on with higher limits: romanesco resume {run} --tokens N (or --usd, --calls)",
+    StopReason.BUDGET: "Go on with a higher limit: romanesco resume {run} --{dimension} N",
     StopReason.DEADLINE: "Go on with more time: romanesco resume {run} --minutes N",
     StopReason.STOPPED: "Go on: romanesco resume {run}",
     StopReason.INTERRUPTED: "Go on: romanesco resume {run}",
@@ -32,7 +32,7 @@ def status_text(outcome: Outcome) -> Text | None:
     text = plain((f"{outcome.status.value.upper()}{reason}: ", "bold yellow"), one_line(outcome.note) or "cut short")
     go_on = _GO_ON.get(outcome.reason, "")
     if go_on and outcome.run:
-        text.append(f"\n{go_on.format(run=outcome.run)}")
+        text.append(f"\n{go_on.format(run=outcome.run, dimension=outcome.dimension or 'tokens')}")
     return text
 
 

@@ -36,6 +36,7 @@ def outcome(task: Task, minutes: Minutes, state: State, plan: Plan) -> Outcome:
         topology=plan.topology,
         bill=plan.bill,
         models=dict(minutes.models),
+        dimension=minutes.refusal.dimension if minutes.refusal else "",
     )
 
 
@@ -55,6 +56,9 @@ def _ending(minutes: Minutes, state: State) -> _Ending:
         case End.DECIDED if minutes.truncated:
             note = f"The answer was cut at the output cap of {cap} tokens; raise it with decision_tokens."
             return _Ending(Status.PARTIAL, StopReason.LENGTH, note)
+        case End.DECIDED if not minutes.critiques:
+            note = "No evaluator gave a critique: the decision was made on the proposals alone."
+            return _Ending(Status.PARTIAL, StopReason.MODEL, note)
         case End.DECIDED:
             return _Ending(Status.COMPLETED, StopReason.COMPLETED, "")
         case End.UNDECIDED:
@@ -76,6 +80,11 @@ def _failures(minutes: Minutes) -> str:
     count = len(minutes.failures)
     if not count:
         return ""
-    told = "; ".join(minutes.failures[:_FAILURES_SHOWN])
-    more = f"; and {count - _FAILURES_SHOWN} more" if count > _FAILURES_SHOWN else ""
+    by_reason: dict[str, list[str]] = {}
+    for failure in minutes.failures:
+        who, _, why = failure.partition(": ")
+        by_reason.setdefault(why, []).append(who)
+    reasons = [f"{' and '.join(who)}: {why}" for why, who in by_reason.items()]
+    told = "; ".join(reasons[:_FAILURES_SHOWN])
+    more = f"; and {len(reasons) - _FAILURES_SHOWN} more reasons" if len(reasons) > _FAILURES_SHOWN else ""
     return f"{count} call{'s' if count > 1 else ''} gave nothing usable: {told}{more}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from romanesco.errors import BudgetExceeded, ModelError, Refused, StopReason
@@ -30,7 +31,8 @@ async def answer(task: Task, scope: Scope) -> Outcome:
             reply, cut = found.reply, found.truncated
             text = json.dumps(found.value, ensure_ascii=False)
     except (BudgetExceeded, ModelError, Refused) as error:
-        return _outcome(scope, Status.FAILED, error.reason, note=str(error))
+        dimension = error.dimension if isinstance(error, BudgetExceeded) else ""
+        return replace(_outcome(scope, Status.FAILED, error.reason, note=str(error)), dimension=dimension)
     if not text:
         return _outcome(scope, Status.FAILED, StopReason.MODEL, note="The model's answer was empty.", reply=reply)
     text = str((await scope.hook("after_synthesis", {"answer": text}))["answer"])
