@@ -115,7 +115,7 @@ def test_br_032_a_cap_is_hard_and_the_exit_status_says_so(romanesco: Commands, s
     assert ran.code == 3
     assert len(server.ledger.requests) <= 5
     assert ran.out.startswith("PARTIAL (budget): ")
-    assert "romanesco resume cap --tokens N" in ran.out
+    assert "romanesco resume cap --calls N" in ran.out
     more = romanesco("resume", "cap", "--calls", "20", "--json")
     assert (more.code, more.json["status"]) == (0, "completed")
     assert len(server.ledger.requests) == 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import stat
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from romanesco.errors import JournalCorrupt, JournalTooNew, JournalUnwritable
-from romanesco.journal import Journal, SQLiteStore, verify
+from romanesco.journal import Journal, SQLiteStore, digest, entries, verify
 from romanesco.journal._schema import APPLICATION_ID, MIGRATIONS, migrate
 from romanesco.testing._store_conformance import chain
 
@@ -171,6 +172,72 @@ async def test_overwritten_pages_are_found_and_nothing_crashes(tmp_path: Path) -
         assert not store.owned("r")
         found = await verify(store, "r")
         assert not found.ok
+
+
+DAMAGE = {
+    "seq": "'5x'",
+    "kind": "x'00ff'",
+    "node": "CAST(x'ff' AS TEXT)",
+    "key": "x'6b'",
+    "at": "'noon'",
+    "body": "CAST(x'7bff7d' AS TEXT)",
+    "prev": "x'ff'",
+    "hash": "x'ff'",
+}
+
+
+def damage(path: Path, statement: str) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+@pytest.mark.parametrize("column", DAMAGE)
+async def test_a_column_of_a_wrong_type_is_damage(column: str, tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    await filled(path)
+    damage(path, f"UPDATE events SET {column} = {DAMAGE[column]} WHERE seq = 400")
+    async with SQLiteStore(path) as store:
+        with pytest.raises(JournalCorrupt, match=r"journal\.db"):
+            await store.read("r")
+        with pytest.raises(JournalCorrupt, match=r"journal\.db|Event \d+ of run r"):
+            await Journal.open(store, "r")
+        found = await verify(store, "r")
+        assert (found.seq, found.findings[0].property, found.findings[0].verdict) == (399, "readable", "violated")
+        if column in ("seq", "at", "hash"):
+            with pytest.raises(JournalCorrupt, match=r"journal\.db"):
+                await store.runs()
+
+
+@pytest.mark.parametrize("body", ["[1]", "null", "{oops", "[" * 50_000])
+async def test_data_that_is_no_object_is_damage(body: str, tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    await filled(path)
+    damage(path, f"UPDATE events SET body = '{body}' WHERE seq = 7")
+    async with SQLiteStore(path) as store:
+        with pytest.raises(JournalCorrupt, match="event 7 of run r is not a JSON object"):
+            async for _ in entries(store, "r"):
+                pass
+
+
+async def test_a_write_after_an_event_without_a_number_is_refused_as_damage(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    await filled(path)
+    damage(path, "UPDATE events SET seq = 'x' WHERE seq = 400")
+    async with SQLiteStore(path) as store:
+        with pytest.raises(JournalCorrupt, match="has no number"):
+            await store.append(chain("r", 401)[400:], {})
+
+
+@pytest.mark.parametrize("data", ["CAST(x'ff' AS TEXT)", "'text'", "5"])
+async def test_a_payload_of_a_wrong_type_is_damage(data: str, tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    mark = digest(b"[]")
+    async with SQLiteStore(path) as store:
+        await store.append(chain("r", 1), {mark: b"[]"})
+        damage(path, f"UPDATE blobs SET data = {data}")
+        with pytest.raises(JournalCorrupt, match="not what its digest says"):
+            await store.blob(mark)
 
 
 def test_br_bad_input_a_folder_as_path(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "rewritten shorter": (lambda c: rewrite(c, shorter), "certificate"),
     "no JSON": (lambda c: rewrite(c, lambda rows: rows[9].update(body="{oops")), "readable"),
     "no object": (lambda c: rewrite(c, lambda rows: rows[9].update(body="[]")), "readable"),
-    "no text": (lambda c: c.execute("UPDATE events SET body = x'ff' WHERE seq = 10"), "hashes"),
+    "no text": (lambda c: c.execute("UPDATE events SET body = x'ff' WHERE seq = 10"), "readable"),
     "no UTF-8": (lambda c: c.execute("UPDATE events SET body = CAST(x'ff' AS TEXT) WHERE seq = 10"), "readable"),
     "payload": (lambda c: c.execute(f"UPDATE blobs SET data = x'5b5d' WHERE digest = ({MARK})"), "payloads"),
     "payload type": (lambda c: c.execute(f"UPDATE blobs SET data = 'text' WHERE digest = ({MARK})"), "payloads"),
@@ -215,6 +215,32 @@ async def test_every_kind_of_edit_is_found(name: str, tmp_path: Path) -> None:
         found = await verify(store, "r", certificate=certificate)
         assert not found.ok
         assert expected in violated(found), found.findings
+
+
+async def test_what_is_before_the_damage_is_still_checked(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    async with SQLiteStore(path) as store:
+        await written(store, script())
+        connection = sqlite3.connect(path)
+        connection.execute("UPDATE events SET at = at + 1 WHERE seq = 4")
+        connection.execute("UPDATE events SET seq = '9x' WHERE seq = 9")
+        connection.commit()
+        connection.close()
+        found = await verify(store, "r")
+    assert found.seq == 13 and set(violated(found)) == {"readable", "hashes", "sequence"}
+    assert "'9x' of run 'r': seq of a wrong type" in violated(found)["readable"]
+    assert "Nothing after event 13 was read" in violated(found)["readable"]
+
+
+@pytest.mark.parametrize("usd", ["NaN", "1e999999999", "Infinity", "-1"])
+async def test_amounts_that_can_not_be_counted_with_are_found(usd: str) -> None:
+    steps = script()
+    for kind, _, _, data in steps:
+        if kind == "run.planned":
+            data["plan"] = {"bill": {"lines": [{**BILL["lines"][0], "usd": usd}]}}  # type: ignore[index]
+        elif kind == "call.finished":
+            data.update(usd=usd, usage=usage(10**4000, 1))
+    assert {"totals", "bill"} <= violated(await audited(steps)).keys()
 
 
 async def test_a_rewritten_chain_is_consistent_without_the_certificate(tmp_path: Path) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import copy
 import io
+import json
 import logging
 import pickle
 import traceback
+from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 
 from romanesco.errors import ModelError
 from romanesco.models._openai import OpenAICompatible
 from romanesco.models._openai_address import Address
+from romanesco.models._openai_errors import Caller
+from romanesco.models._openai_secrets import forms, unmistakable
 from romanesco.models._probe import probe
-from romanesco.models._types import Deadlines, Message, ModelRequest
+from romanesco.models._types import Capabilities, Deadlines, Message, ModelRequest, ToolCall
 from romanesco.testing._fake_server import FakeServer
 from romanesco.testing._fake_server_reply import FakeReply, Fault
 from romanesco.testing._fake_server_scenario import Scenario
@@ -121,3 +126,66 @@ async def test_a_probe_does_not_show_the_key() -> None:
         await model.close()
     assert report.error is not None
     assert CANARY[3:] not in repr(report) + everything(report.error)
+
+
+AWKWARD = 'pa"ss/wo\\rd+7 =x&'
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        AWKWARD,
+        f"  {AWKWARD}\n",
+        json.dumps(AWKWARD)[1:-1],
+        json.dumps(AWKWARD)[1:-1].replace("/", "\\/"),
+        quote(AWKWARD),
+        quote(AWKWARD, safe=""),
+        quote_plus(AWKWARD),
+        quote(AWKWARD, safe="").replace("%2F", "%2f"),
+    ],
+)
+@pytest.mark.parametrize("held", [AWKWARD, f" {AWKWARD} "])
+def test_a_key_is_known_in_every_form_that_it_is_echoed_in(form: str, held: str) -> None:
+    found = Caller("a:b", "http://x", "A_API_KEY", (held,)).clean(f"no [{form}] here")
+    assert "[[key]" in found and "rd" not in found
+    assert AWKWARD in Address("a:b", "http://x/v1", held).secrets
+    assert AWKWARD in Address("a:b", f"http://x/v1?key={quote(held)}", None).secrets
+
+
+def test_a_word_that_serves_as_a_key_is_not_cut_out_of_answers() -> None:
+    assert unmistakable(("none", "ollama", "lm-studio", "no-key-required")) == ()
+    assert unmistakable((CANARY, "abc-1234")) == (CANARY, "abc-1234")
+    assert "ollama" in forms(("ollama",)), "errors are cleaned of it all the same"
+
+
+def completion(part: str, message: dict[str, Any], finish: str | None) -> dict[str, Any]:
+    return {"model": f"m-{CANARY}", "choices": [{"index": 0, part: message, "finish_reason": finish}]}
+
+
+MESSAGE: dict[str, Any] = {
+    "content": f"your key is {CANARY}.",
+    "reasoning_content": f"hm {CANARY}",
+    "odd": {CANARY: [f"x{CANARY}", 1, None]},
+    "tool_calls": [{"index": 0, "id": CANARY, "function": {"name": "look", "arguments": f'{{"q":"{CANARY}"}}'}}],
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_reply_that_echoes_the_key_does_not_carry_it_further(stream: bool) -> None:
+    if stream:
+        halves = [{"content": f" And {CANARY[:9]}"}, {"content": CANARY[9:]}]
+        parts = [completion("delta", part, None) for part in (MESSAGE, *halves)] + [completion("delta", {}, "stop")]
+        text = "".join(f"data: {json.dumps(part)}\n\n" for part in parts) + "data: [DONE]\n\n"
+    else:
+        text = json.dumps(completion("message", MESSAGE, "stop"))
+    heard: list[str] = []
+    async with FakeServer(lambda body, number: FakeReply("", fault=Fault(garbage=text))) as server:
+        model = OpenAICompatible(name="acme:fake", model="fake", base_url=server.url, api_key=CANARY, stream=stream)
+        reply = await model.attempt(ask(), Capabilities(), on_token=heard.append)
+        await model.close()
+    assert CANARY not in repr(reply)
+    assert reply.text == "your key is [key]." + (" And [key]" if stream else "")
+    assert (reply.model, reply.reasoning) == ("m-[key]", "hm [key]")
+    assert reply.tool_calls == (ToolCall("[key]", "look", '{"q":"[key]"}'),)
+    assert reply.opaque["odd"] == {"[key]": ["x[key]", 1, None]}
+    assert heard[0] == "your key is [key]."

@@ -247,10 +247,29 @@ def test_what_is_not_a_chunk_is_refused(payload: Any) -> None:
         ({"prompt_tokens": 2.5, "completion_tokens": 5}, None),
         ({"prompt_tokens": 2}, None),
         ({}, None),
+        # beyond what any call can cost: kept as an overrun, at a size that can be counted with
+        ({"prompt_tokens": 10**4000, "completion_tokens": 5}, Usage(10**12, 5)),
+        ({"prompt_tokens": 5, "completion_tokens": 10**12 + 1}, Usage(5, 10**12)),
+        ({**USAGE, "completion_tokens_details": {"reasoning_tokens": -3}}, Usage(9, 4)),
+        ({**USAGE, "total_tokens": 1e300}, Usage(9, 4)),
     ],
 )
 def test_usage(reported: dict[str, Any], usage: Usage | None) -> None:
     assert decode_usage(reported) == usage
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_a_number_that_is_not_finite_is_null(number: str) -> None:
+    message = f'{{"content": "x", "odd": {{"deep": [{number}, 1.5]}}, "top": {number}}}'
+    for part in ("delta", "message"):
+        body = f'{{"choices": [{{"index": 0, "{part}": {message}, "finish_reason": "stop"}}]}}'
+        reply = add_up([parse_json(body.encode(), "it")])
+        assert (reply.text, reply.opaque) == ("x", {"odd": {"deep": [None, 1.5]}})
+
+
+def test_an_integer_of_thousands_of_digits_is_no_protocol() -> None:
+    with pytest.raises(ProtocolError, match="it is not JSON"):
+        parse_json(b'{"usage": {"prompt_tokens": ' + b"9" * 5000 + b"}}", "it")
 
 
 def test_br_031_no_output_tokens_with_text_is_no_usage() -> None:

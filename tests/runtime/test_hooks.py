@@ -11,6 +11,7 @@ import pytest
 import romanesco
 from romanesco import HookPoint, Hooks, Outcome, Scope, ScriptedModel, Status, StopReason, Task
 from romanesco.errors import Refused
+from romanesco.models import FinishReason, ModelReply, ToolCall
 from romanesco.testing import Members, NgramEmbedder
 from tests.runtime.checks import kinds
 from tests.runtime.drive import cut_off, drive, go_on
@@ -180,3 +181,46 @@ async def test_every_shipped_topology_passes_all_five_points(topology: str, tmp_
     assert outcome.status is Status.COMPLETED
     assert outcome.answer.endswith(" CHANGED")
     assert all(guard.seen for guard in guards)
+
+
+async def test_what_a_guard_refused_is_not_the_best_answer_so_far(tmp_path: Path) -> None:
+    # The decision fails, so that the answer is the best-backed proposal, which was offered before.
+    outcome = await romanesco.run(
+        "Sell bread",
+        model=ScriptedModel({"decision-maker": "no JSON at all"}, auto=True),
+        hooks=hooks_of(Guard(HookPoint.AFTER_SYNTHESIS, "refuse")),
+        embedder=NgramEmbedder(),
+        config=config_in(tmp_path),
+    )
+    assert (outcome.status, outcome.reason, outcome.answer) == (Status.REFUSED, StopReason.REFUSED, "")
+    assert outcome.deliberation is None
+
+
+@pytest.mark.parametrize("point", [HookPoint.AFTER_SYNTHESIS, HookPoint.BEFORE_UPDATE_PARENT])
+async def test_a_changed_answer_is_changed_wherever_it_stands(point: HookPoint, tmp_path: Path) -> None:
+    outcome = await romanesco.run(
+        "Sell bread",
+        model=ScriptedModel(auto=True),
+        hooks=hooks_of(Guard(point, "change")),
+        embedder=NgramEmbedder(),
+        config=config_in(tmp_path),
+    )
+    assert outcome.deliberation is not None and outcome.deliberation.decision is not None
+    assert outcome.answer.endswith(" CHANGED")
+    assert outcome.deliberation.decision.answer == outcome.answer
+
+
+async def test_br_122_a_guard_sees_a_value_that_came_as_a_tool_call(tmp_path: Path) -> None:
+    call = ToolCall("1", "answer", '{"answer": "SECRET"}')
+    model = ScriptedModel(ModelReply("", tool_calls=(call,), finish=FinishReason.TOOL_CALLS))
+    guard = Guard(HookPoint.AFTER_MODEL, "look")
+    schema = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+    await romanesco.run(
+        "Say it",
+        model=model,
+        topology="single",
+        params={"schema": schema},
+        hooks=hooks_of(guard),
+        config=config_in(tmp_path),
+    )
+    assert "SECRET" in guard.seen[0]["text"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 import romanesco
 from romanesco import Budget, InputError, Outcome, Scope, ScriptedModel, Status, StopReason, Task
-from romanesco.errors import BudgetExceeded, ConfigError
+from romanesco.errors import BudgetExceeded
 from romanesco.runtime import Parts, RunSpec, Session, SharedAccount, Topologies, resume, start
 from romanesco.testing import FakeReply, FakeServer, Fault, Members, MemoryStore, NgramEmbedder, Scenario, Tree
 from tests.runtime.checks import at_rest, kinds
@@ -234,9 +233,7 @@ async def test_wrong_commands_are_refused_and_do_no_harm(tmp_path: Path) -> None
     assert not kinds(events, "budget.changed")
     options: dict[str, Any] = {"topologies": [Members()], "config": config_in(tmp_path)}
     with pytest.raises(InputError):
-        await romanesco.resume("r", budget=Budget(calls=-5), **options)
-    with pytest.raises(ConfigError):
-        await romanesco.resume("r", budget=Budget(usd=Decimal(1)), **options)
+        await romanesco.resume("r", budget=Budget(calls=1), **options)  # eight were made
     assert await events_of(config_in(tmp_path), "r") == events  # a wrong limit is not in the way of the next resume
 
 

@@ -8,6 +8,9 @@ from typing import Any
 
 from romanesco.journal._event import Event
 
+_BIGGEST = 10**18
+"""No call reads so many tokens or costs so many dollars; beyond it sums would overflow."""
+
 
 class Faults:
     """Faults found in one property: how many, and the first."""
@@ -220,7 +223,7 @@ class Audit:
         )
 
     def _tokens(self, event: Event, value: Any) -> int:
-        if type(value) is int and value >= 0:
+        if type(value) is int and 0 <= value < _BIGGEST:
             return value
         self.sums.add(f"event {event.seq} gives no usable number of tokens", event.seq)
         return 0
@@ -285,11 +288,13 @@ def _bill(plan: Any) -> dict[str, Totals] | None:
     try:
         lines: dict[str, Totals] = {}
         for line in plan["bill"]["lines"]:
-            usd = None if line["usd"] is None else Decimal(line["usd"])
+            usd = None if line["usd"] is None else _decimal(line["usd"])
+            if usd is None and line["usd"] is not None:
+                return None
             amount = Totals(int(line["calls"]), int(line["tokens_in"]), int(line["tokens_out"]), usd=usd)
             purpose = str(line["purpose"])
             lines[purpose] = lines.get(purpose, Totals()) + amount
-    except (TypeError, KeyError, ValueError, InvalidOperation):
+    except (TypeError, KeyError, ValueError, OverflowError):
         return None
     return lines
 
@@ -299,7 +304,7 @@ def _decimal(value: Any) -> Decimal | None:
         amount = Decimal(value) if isinstance(value, str) else None
     except InvalidOperation:
         return None
-    return amount if amount is not None and amount.is_finite() and amount >= 0 else None
+    return amount if amount is not None and amount.is_finite() and 0 <= amount < _BIGGEST else None
 
 
 def _hashable(value: Any) -> Any:

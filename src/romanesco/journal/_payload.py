@@ -91,13 +91,27 @@ def fill(event: Event, data: Any, blobs: Mapping[str, bytes]) -> Any:
     return whole
 
 
+def _parsed(event: Event) -> dict[str, Any]:
+    try:
+        data = event.data
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise JournalCorrupt(
+            f"The data of event {event.seq} of run {event.run} is not a JSON object",
+            value=event.kind,
+            advice="Restore the journal from a copy; `romanesco verify` lists all damage.",
+        )
+    return data
+
+
 async def resolve(store: Store, events: Sequence[Event]) -> list[Any]:
     """Data of the events, payloads loaded.
 
     Raises:
-        JournalCorrupt: As ``fill``.
+        JournalCorrupt: As ``fill``, and if an event's data is not a JSON object.
     """
-    datas = [event.data for event in events]
+    datas = [_parsed(event) for event in events]
     wanted = {mark for data in datas for mark in payloads(data).values()}
     blobs = await store.blobs(wanted) if wanted else {}
     return [fill(event, data, blobs) for event, data in zip(events, datas, strict=True)]
@@ -115,7 +129,7 @@ async def entries(store: Store, run: str, after: int = 0) -> AsyncIterator[tuple
         The event and its data.
 
     Raises:
-        JournalCorrupt: As ``fill``.
+        JournalCorrupt: As ``resolve``.
     """
     while page := await store.read(run, after, PAGE):
         for event, data in zip(page, await resolve(store, page), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import queue
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -89,7 +90,7 @@ class SQLiteStore:
     async def read(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """See ``Store.read``."""
         values = (run, after, -1 if limit is None else limit)
-        return await self._read(lambda c: [Event(*row) for row in c.execute(_EVENTS, values)])
+        return await self._read(lambda c: [_event(row) for row in c.execute(_EVENTS, values)])
 
     async def blob(self, digest: str) -> bytes:
         """See ``Store.blob``."""
@@ -107,16 +108,16 @@ class SQLiteStore:
             for start in range(0, len(wanted), _CHUNK):
                 chunk = wanted[start : start + _CHUNK]
                 marks = ",".join("?" * len(chunk))
-                found.update(
-                    connection.execute(f"SELECT digest, data FROM blobs WHERE digest IN ({marks})", chunk)  # noqa: S608
-                )
+                # Bytes, whatever type a damaged row has: the digest tells whether they are the right ones.
+                query = f"SELECT digest, CAST(data AS BLOB) FROM blobs WHERE digest IN ({marks})"  # noqa: S608
+                found.update(connection.execute(query, chunk))
             return found
 
         return await self._read(load)
 
     async def runs(self) -> list[RunHead]:
         """See ``Store.runs``."""
-        return await self._read(lambda c: [RunHead(*row) for row in c.execute(_RUNS)])
+        return await self._read(lambda c: [_head(row) for row in c.execute(_RUNS)])
 
     def lock(self, run: str) -> FileLock:
         """See ``Store.lock``."""
@@ -227,7 +228,7 @@ class SQLiteStore:
                     return query(connection)
                 finally:
                     self._idle.put(connection)
-            except (sqlite3.Error, ValueError, TypeError) as error:
+            except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:
                 if isinstance(error, sqlite3.Error):
                     raise in_our_words(error, self.path, writing=False) from error
                 raise JournalCorrupt(
@@ -241,6 +242,33 @@ class SQLiteStore:
             return self._idle.get_nowait()
         except queue.Empty:
             return connect(self.path, busy=min(self._patience, 5.0), reader=True)
+
+
+def _event(row: Sequence[Any]) -> Event:
+    """The event in a row. SQLite holds a column to no type, so each is checked.
+
+    Raises:
+        ValueError: A column holds what no event has.
+    """
+    run, seq, kind, node, key, at, body, prev, mark = row
+    texts = {"run": run, "kind": kind, "node": node, "key": key, "body": body, "prev": prev, "hash": mark}
+    _check(f"event {seq!r:.20} of run {run!r:.80}", texts, {"seq": seq}, {"at": at})
+    return Event(run, seq, kind, node, key, at, body, prev, mark)
+
+
+def _head(row: Sequence[Any]) -> RunHead:
+    """The head in a row, checked likewise."""
+    run, seq, mark, created, updated = row
+    _check(f"run {run!r:.80}", {"run": run, "hash": mark}, {"seq": seq}, {"created": created, "updated": updated})
+    return RunHead(run, seq, mark, created, updated)
+
+
+def _check(what: str, texts: Mapping[str, Any], numbers: Mapping[str, Any], times: Mapping[str, Any]) -> None:
+    wrong = [name for name, value in texts.items() if type(value) is not str]
+    wrong += [name for name, value in numbers.items() if type(value) is not int]
+    wrong += [name for name, value in times.items() if type(value) is not float or not math.isfinite(value)]
+    if wrong:
+        raise ValueError(f"{what}: {', '.join(wrong)} of a wrong type")
 
 
 def _totals(connection: sqlite3.Connection, account: str) -> dict[str, str]:

@@ -86,13 +86,20 @@ async def verify(store: Store, run: str, *, certificate: Certificate | None = No
     Raises:
         UnknownName: There is no such run, and no certificate that says there was.
     """
+    damage = ""
     try:
         events = await store.read(run, _BEFORE_ALL)
     except JournalCorrupt as error:
-        return Verification(run, 0, "", (Finding("readable", Verdict.VIOLATED, str(error)),), Totals())
+        damage = str(error)
+        events = await _before_damage(store, run)
+        if not events:
+            return Verification(run, 0, "", (Finding("readable", Verdict.VIOLATED, damage),), Totals())
     if not events and certificate is None:
         raise UnknownName("There is no run of that id", value=run, advice="`romanesco runs` lists them.")
     readable = Faults(f"{len(events)} events read")
+    if damage:
+        after = events[-1].seq
+        readable.add(f"{damage} Nothing after event {after} was read; the other findings are on what is before.", None)
     payloads = Faults("all payloads are there and have their digests")
     datas = await _datas(store, events, readable, payloads)
     audit = Audit()
@@ -114,6 +121,22 @@ async def verify(store: Store, run: str, *, certificate: Certificate | None = No
     )
     last = events[-1] if events else None
     return Verification(run, last.seq if last else 0, last.hash if last else "", findings, audit.totals)
+
+
+async def _before_damage(store: Store, run: str) -> list[Event]:
+    """The events before the first one that can't be read, which smaller and smaller pages close in on."""
+    events: list[Event] = []
+    limit = _PAGE
+    while limit:
+        try:
+            page = await store.read(run, events[-1].seq if events else _BEFORE_ALL, limit)
+        except JournalCorrupt:
+            limit //= 2
+            continue
+        if not page:
+            break
+        events += page
+    return events
 
 
 def _finding(name: str, faults: Faults, *, applies: bool = True, otherwise: str = "") -> Finding:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from romanesco.errors import JournalError, JournalUnwritable, RomanescoError
+from romanesco.errors import JournalCorrupt, JournalError, JournalUnwritable, RomanescoError
 from romanesco.journal._event import GENESIS, Event
 from romanesco.journal._schema import in_our_words, patiently
 
@@ -148,6 +148,12 @@ class Writer:
             head = moved.get(run) or heads.get(run) or self._heads.get(run)
             if head is None:
                 head = self._connection.execute(_LAST, (run,)).fetchone() or (0, GENESIS)
+                if type(head[0]) is not int:  # SQLite holds a column to no type
+                    return JournalCorrupt(
+                        f"The last event of run {run} has no number",
+                        value=str(self._path),
+                        advice="Restore the journal from a copy; `romanesco verify` lists all damage.",
+                    )
             if event.seq != head[0] + 1 or event.prev != head[1]:
                 return does_not_follow(event, head[0])
             moved[run] = (event.seq, event.hash)

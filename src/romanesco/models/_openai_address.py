@@ -39,7 +39,8 @@ class Address:
             token = base64.b64encode(unquote(user).encode()).decode()
             self.headers["Authorization"] = f"Basic {token}"
             secrets += [token, user, unquote(user), unquote(user.partition(":")[2])]
-        self.secrets = tuple(sorted({s for s in secrets if len(s) > 2}, key=len, reverse=True))
+        bare = {secret.strip() for secret in secrets}
+        self.secrets = tuple(sorted((s for s in bare if len(s) > 2), key=len, reverse=True))
         # A salt of this process: equal keys share a limiter, and the digest tells nothing about the key.
         identity = "\0".join([key or user, *sorted(self.secrets)])
         digest = hmac.new(_SALT, identity.encode(), hashlib.sha256).hexdigest()[:8]

@@ -23,6 +23,7 @@ from romanesco.errors import (
     RequestRejected,
     ServerFault,
 )
+from romanesco.models._openai_secrets import MARK, forms
 
 EXCERPT = 300
 """Characters of a server's own words that are quoted in an error."""
@@ -83,7 +84,7 @@ class Caller:
         name: ``provider:model``.
         endpoint: The address, without secrets.
         key_variable: The environment variable that the key is expected in.
-        secrets: Strings that must never appear in a message.
+        secrets: Strings that must never appear in a message, in no form that a server may echo them in.
     """
 
     name: str
@@ -93,11 +94,11 @@ class Caller:
 
     def clean(self, text: str) -> str:
         """The text on one line, cut to ``EXCERPT`` characters, without secrets or anything like a key."""
-        for secret in self.secrets:
-            text = text.replace(secret, "[key]")
+        for secret in forms(self.secrets):
+            text = text.replace(secret, MARK)
             if len(secret) >= 12:  # providers echo keys in part ("sk-ab***yz"): what begins like the key goes too
-                text = re.sub(re.escape(secret[:8]) + r"\S*", "[key]", text)
-        text = _KEY_LIKE.sub("[key]", text)
+                text = re.sub(re.escape(secret[:8]) + r"\S*", MARK, text)
+        text = _KEY_LIKE.sub(MARK, text)
         text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return text if len(text) <= EXCERPT else text[: EXCERPT - 1] + "…"
 
@@ -109,7 +110,7 @@ def parse_error(body: bytes) -> tuple[str, str, str]:
     """
     try:
         data: Any = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         text = body.decode("utf-8", "replace")
         return re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL), "", ""
     if isinstance(data, list) and data:  # Google wraps the object in a list
@@ -169,7 +170,8 @@ def retry_after(headers: Mapping[str, str], message: str = "", *, now: datetime 
     found = _TRY_AGAIN.search(message)
     if found is None:
         return None
-    return float(found[1]) / (1000 if found[2].lower() == "ms" else 1)
+    wait = _seconds(found[1])
+    return None if wait is None else wait / (1000 if found[2].lower() == "ms" else 1)
 
 
 def _seconds(value: str | None) -> float | None:
@@ -194,9 +196,11 @@ def error_from(refusal: Refusal, caller: Caller) -> ModelError:
     """The error that a refused request becomes.
 
     401 and 403 are KeyMissing; 429 is RateLimited unless the account is out of credit; a context error of any
-    known wording is ContextOverflow, whatever its status; 408 and 5xx are ServerFault; every other status is
-    RequestRejected.
+    known wording is ContextOverflow, whatever its status; 408 and 5xx are ServerFault; a success other than 200
+    is ReplyUnreadable, as the work may have been done and be charged; every other status is RequestRejected.
     """
+    if 200 <= refusal.status < 300:
+        return unreadable(caller, f"HTTP status {refusal.status}", refusal.body)
     message, kind, _ = parse_error(refusal.body)
     words = caller.clean(message) or "no message"
     status = refusal.status

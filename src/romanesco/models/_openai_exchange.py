@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from romanesco.errors import ConnectionCut
 from romanesco.models._openai_errors import Caller, Refusal, error_in_stream
 from romanesco.models._openai_http import MAX_REFUSAL, MAX_REPLY, PhaseClock, Pool, payload
+from romanesco.models._openai_secrets import reply_without, unmistakable, without
 from romanesco.models._openai_stream import EventStream, ProtocolError, ReplyAssembler, parse_json
 from romanesco.models._types import Json, ModelReply, Timing
 
@@ -34,6 +35,7 @@ class Exchange:
         self.listening = False
         self.answered = False
         self._caller = caller
+        self._secrets = unmistakable(caller.secrets)
         self._assembler = ReplyAssembler(output_tool=output_tool)
         self._on_token = on_token
         self._done = False
@@ -46,11 +48,12 @@ class Exchange:
         return self._done or self._assembler.finished
 
     def reply(self) -> ModelReply:
-        """The reply, once it is whole."""
+        """The reply, once it is whole, without a key that the server echoed."""
         clock = self.clock
         total = clock.elapsed() if self._total is None else self._total
         first = total if clock.first_token is None else clock.first_token
-        return self._assembler.reply(Timing(queue=clock.queue, first_token=first, total=total, parse=self._parse))
+        timing = Timing(queue=clock.queue, first_token=first, total=total, parse=self._parse)
+        return reply_without(self._assembler.reply(timing), self._secrets)
 
     async def run(self, pool: Pool, url: str, body: bytes, stream: bool) -> Refusal | None:
         """Send the request and read the answer. A refusal is returned; otherwise ``reply`` has the rest.
@@ -148,7 +151,7 @@ class Exchange:
         visible = self._feed(parse_json(data, "an event"))
         if visible and self._on_token is not None:
             self.listening = True
-            self._on_token(visible)
+            self._on_token(without(visible, self._secrets))
             self.listening = False
         return visible is not None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from romanesco.models._types import FinishReason, Json, ModelReply, Timing, ToolCall, Usage
@@ -27,6 +28,8 @@ _FINISH = {
 _OWN_FIELDS = frozenset({"role", "content", "tool_calls"})
 _REASONING = ("reasoning_content", "reasoning")
 _APPENDED = frozenset({"text", "summary", "data"})
+_BIGGEST_COUNT = 10**12
+"""Tokens of one call that are believed; a larger report counts as this many, and so as an overrun."""
 
 
 class ProtocolError(ValueError):
@@ -87,17 +90,25 @@ class EventStream:
 
 
 def parse_json(data: bytes, what: str) -> Any:
-    """The JSON value in these bytes.
+    """The JSON value in these bytes. Numbers that are not finite become null: no journal can hold them.
 
     Raises:
-        ProtocolError: They hold none.
+        ProtocolError: They hold none, or an integer of thousands of digits.
     """
     try:
-        return json.loads(data)
+        return _DECODER.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
     except (ValueError, RecursionError):
         # ValueError covers both broken JSON and broken UTF-8; its text quotes the data, so it is not kept.
         pass
     raise ProtocolError(f"{what} is not JSON")
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=lambda _: None)
 
 
 class _Call:
@@ -306,11 +317,15 @@ def decode_usage(data: dict[str, Any]) -> Usage | None:
         read += cached
     total = _count(data.get("total_tokens")) or 0
     written = max(written, total - read, reasoning)
-    return Usage(input=read, output=written, cached=cached, reasoning=reasoning)
+    return Usage(
+        input=min(read, _BIGGEST_COUNT), output=min(written, _BIGGEST_COUNT), cached=cached, reasoning=reasoning
+    )
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        return None
+    return min(value, _BIGGEST_COUNT)
 
 
 def merge(old: Json, new: Json) -> Json:

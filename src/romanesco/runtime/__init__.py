@@ -1,6 +1,6 @@
 """The runtime: what runs, in which order, inside which bounds, and what is left of it when a process dies."""
 
-from romanesco.runtime._ends import first_error
+from romanesco.runtime._ends import first_error, with_answer
 from romanesco.runtime._engine import Engine, LocalEngine
 from romanesco.runtime._envelope import Envelope
 from romanesco.runtime._feed import RunEvent, Watcher
@@ -54,4 +54,5 @@ __all__ = [
     "resume",
     "spec_and_plan",
     "start",
+    "with_answer",
 ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from romanesco._codec import from_json
-from romanesco.errors import BudgetExceeded, Diverged, JournalError, RomanescoError, RunStopped, StopReason
+from romanesco.errors import BudgetExceeded, Diverged, JournalError, Refused, RomanescoError, RunStopped, StopReason
 from romanesco.task import Deliberation, Outcome, Status
 
 STATUS_OF: dict[StopReason, Status] = {
@@ -27,6 +28,16 @@ def first_error(error: BaseException) -> BaseException:
     leaves = [first_error(inner) for inner in error.exceptions]
     stops = [leaf for leaf in leaves if isinstance(leaf, RunStopped)]
     return (stops or leaves)[0]
+
+
+def with_answer(outcome: Outcome, answer: str) -> Outcome:
+    """The outcome with another answer, as a guard left it, wherever the answer stands in it."""
+    if answer == outcome.answer:
+        return outcome
+    team = outcome.deliberation
+    if team is not None and team.decision is not None and team.decision.answer == outcome.answer:
+        team = replace(team, decision=replace(team.decision, answer=answer))
+    return replace(outcome, answer=answer, deliberation=team)
 
 
 def cut_short(offer: dict[str, Any] | None, error: RomanescoError) -> Outcome:
@@ -59,7 +70,8 @@ def ended_by(path: str, caught: Exception, offer: dict[str, Any] | None) -> Outc
     if isinstance(error, RomanescoError):
         if isinstance(error, JournalError | Diverged):
             raise error from caught
-        return cut_short(offer, error)
+        # What a guard refused must not come back as the best answer so far.
+        return cut_short(None if isinstance(error, Refused) else offer, error)
     if not isinstance(error, Exception):
         raise error from caught
     logging.getLogger("romanesco").error("A topology failed in node %s", path, exc_info=error)

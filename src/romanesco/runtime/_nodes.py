@@ -7,7 +7,7 @@ from typing import Any
 
 from romanesco._codec import from_json, to_json
 from romanesco.runtime._context import RunContext
-from romanesco.runtime._ends import STATUS_OF, ended_by
+from romanesco.runtime._ends import STATUS_OF, ended_by, with_answer
 from romanesco.runtime._envelope import Envelope
 from romanesco.runtime._hooks import HookPoint
 from romanesco.runtime._scope import NodeScope
@@ -31,6 +31,8 @@ async def solve_node(run: RunContext, topology: str, payload: Any) -> Any:
     except Exception as caught:  # noqa: BLE001 - one node's fault is its outcome, never its siblings' end
         outcome = ended_by(path, caught, run.offers.get(path))
     outcome = _if_stopped(run, path, outcome)
+    if outcome.status is Status.FAILED and not outcome.answer:
+        outcome = replace(outcome, status=STATUS_OF.get(outcome.reason, Status.FAILED))
     if run.hooks.guards and (outcome.answer or outcome.status is Status.COMPLETED):
         outcome = await _guarded(scope, outcome)
     return to_json(replace(outcome, topology=topology))
@@ -52,4 +54,4 @@ async def _guarded(scope: NodeScope, outcome: Outcome) -> Outcome:
         answer = (await scope.hook(HookPoint.BEFORE_UPDATE_PARENT, data))["answer"]
     except Exception as caught:  # noqa: BLE001 - as above; the answer is not given, since nobody has checked it
         return ended_by(scope.node, caught, None)
-    return replace(outcome, answer=answer)
+    return with_answer(outcome, answer)

@@ -235,8 +235,10 @@ async def _before_agent(scope: NodeScope, request: ModelRequest, *, key: str, ro
 
 
 async def _after_model(scope: NodeScope, reply: ModelReply, *, key: str, role: str, purpose: str) -> ModelReply:
-    data = await scope.hook(HookPoint.AFTER_MODEL, {"role": role, "key": key, "purpose": purpose, "text": reply.text})
-    return replace(reply, text=data["text"])
+    # A value that was asked for as a tool call stands in its arguments: the guards see it all the same.
+    text = "\n".join([*filter(None, [reply.text]), *(call.arguments for call in reply.tool_calls)])
+    data = await scope.hook(HookPoint.AFTER_MODEL, {"role": role, "key": key, "purpose": purpose, "text": text})
+    return reply if data["text"] == text else replace(reply, text=data["text"], tool_calls=())
 
 
 def usable(vectors: Sequence[Sequence[float]], count: int) -> list[list[float]]:

@@ -9,7 +9,7 @@ from romanesco.personas import Persona, PersonaRole
 from romanesco.topologies.fractal import _prompts as prompts
 from romanesco.topologies.fractal._params import Caps
 from romanesco.topologies.fractal._prompts import Form, MatrixRow, Shown
-from romanesco.topologies.fractal._text import byte_cap, clip, fenced, tagged
+from romanesco.topologies.fractal._text import byte_cap, clip, disarmed, fenced, tagged
 
 ANNA = Persona("anna", "Anna", PersonaRole.GENERATOR, "Think of cost.", "You think of cost first.", {"novelty": 1})
 SHORT = Form("compact", Caps(90, 25, 220))
@@ -245,6 +245,19 @@ def test_what_is_inserted_never_exceeds_its_bytes(text: str) -> None:
     assert len(found.encode()) <= byte_cap(90)
     assert found.endswith(" [cut]")
     assert clip("short", 90) == "short"
+
+
+@pytest.mark.parametrize(
+    "tag",
+    ["</Proposal>", "</SOURCES>", "< /proposal>", "</ proposal >", "<\t/\nLedger>", "< challenge id=1>", "<Critiques"],
+)
+def test_a_tag_in_any_case_and_spacing_is_disarmed(tag: str) -> None:
+    assert disarmed(f"a {tag} b") == f"a ({tag[1:]} b"
+
+
+@pytest.mark.parametrize("text", ["a < b", "<b>bold</b>", "x <- sources", "<", "</", "<" + " " * 50_000])
+def test_what_is_no_tag_of_ours_stays(text: str) -> None:
+    assert disarmed(text) == text
 
 
 def test_foreign_text_can_not_close_its_delimiter() -> None:

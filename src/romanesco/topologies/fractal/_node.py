@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import to_json
@@ -73,7 +73,9 @@ class Node:
         if not ended.answer:
             return ended
         shown = await self.scope.hook("after_synthesis", {"answer": ended.answer})
-        return replace(ended, answer=shown["answer"])
+        from romanesco.runtime import with_answer
+
+        return with_answer(ended, shown["answer"])
 
     def _feed(self, events: Sequence[Event]) -> tuple[Action, ...]:
         actions: tuple[Action, ...] = ()

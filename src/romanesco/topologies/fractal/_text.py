@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from romanesco.topologies._billing import BYTES_PER_TOKEN
 
 CUT = " [cut]"
 """What stands where a text was clipped."""
 FENCE = '"""'
 """Delimiter of foreign text in compact prompts."""
+# What a model takes for a tag: in any case, and with spaces where none belong.
+_TAG = re.compile(r"<(?=\s*+(?:/\s*+)?(?:source|proposal|challenge|critiques|ledger))", re.IGNORECASE)
 
 
 def byte_cap(tokens: int) -> int:
@@ -52,6 +56,4 @@ def wrap(tag: str, text: str, **attributes: str) -> str:
 
 def disarmed(text: str) -> str:
     """The text with every angle bracket that could open or close a tag replaced, at the same length in bytes."""
-    for tag in ("source", "proposal", "challenge", "critiques", "ledger"):
-        text = text.replace(f"</{tag}", f"(/{tag}").replace(f"<{tag}", f"({tag}")
-    return text
+    return _TAG.sub("(", text)
