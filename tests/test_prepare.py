@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import romanesco
 from romanesco import Budget, Config, Plan, ScriptedModel, Task, load_config
-from romanesco._prepare import make_spec
+from romanesco._prepare import SOURCE_BYTES, make_spec, read_sources
 from romanesco.errors import ConfigError, InputError
 from romanesco.runtime import PlanningDesk
 from romanesco.testing import Members, MemoryStore
@@ -83,3 +85,85 @@ async def test_a_run_id_that_is_no_file_name_is_refused_with_any_store(tmp_path:
             "g", model=ScriptedModel("x"), topology=Members(), store=MemoryStore(), config=config, run=name
         )
     assert not list(tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"bugdet": Budget(calls=1)}, "did you mean 'budget'"),
+        ({"tokens": 5}, "unexpected option 'tokens'"),
+    ],
+)
+async def test_an_option_that_does_not_exist_is_no_option(options: dict[str, Any], said: str) -> None:
+    for call in (romanesco.run("g", **options), romanesco.plan("g", **options)):
+        with pytest.raises(TypeError, match=said):
+            await call
+    with pytest.raises(TypeError, match="unexpected option"):
+        await romanesco.resume("r", **options)
+    with pytest.raises(TypeError, match="unexpected option"):
+        await romanesco.replay("r", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"budget": {"tokens": 5}}, "not a Budget"),
+        ({"model": 42}, "neither a name nor an adapter"),
+        ({"topology": Single}, "is a class"),
+        ({"sources": "orders.txt"}, "must be a list"),
+    ],
+)
+async def test_what_is_of_the_wrong_kind_is_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        await romanesco.run("g", **options)
+    with pytest.raises(InputError, match="not a text"):
+        await romanesco.run(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", [{"tokens": "5"}, {"calls": -1}, {"tokens": True}, {"usd": "nan"}, {"usd": "abc"}])
+def test_a_budget_is_made_of_numbers(bad: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="budget"):
+        Budget(**bad)
+
+
+def test_a_variable_or_override_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"ROMANESCO_BUDGET_TOKEN.*Did you mean ROMANESCO_BUDGET_TOKENS"):
+        load_config(Path("/dev/null"), env={"ROMANESCO_BUDGET_TOKEN": "5"})
+    with pytest.raises(ConfigError, match=r"Did you mean budget\.minutes"):
+        load_config(Path("/dev/null"), env={}, overrides={"budget.minute": 5})
+
+
+def test_sources_of_one_name_are_named_by_their_paths(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "s.txt").write_text(f"from {folder}", encoding="utf-8")
+    (tmp_path / "empty.txt").write_text(" \n", encoding="utf-8")
+    (tmp_path / "large.txt").write_bytes(b"x" * (SOURCE_BYTES + 1))
+    paths = [tmp_path / "a" / "s.txt", tmp_path / "b" / "s.txt"]
+    assert [source.name for source in read_sources(paths)] == [str(path) for path in paths]
+    assert [source.name for source in read_sources(paths[:1])] == ["s.txt"]
+    for name, said in (("empty.txt", "is empty"), ("large.txt", "too large"), ("none.txt", "can't be read")):
+        with pytest.raises(InputError, match=said):
+            read_sources([tmp_path / name])
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="not a file"):
+        read_sources([tmp_path / "pipe"])
+
+
+async def test_a_completed_run_is_not_changed_by_a_limit(tmp_path: Path) -> None:
+    config = configured(tmp_path, "")
+    model = ScriptedModel("fine")
+    first = await romanesco.run("g", model=model, topology="single", config=config, run="r")
+    again = await romanesco.resume("r", model=model, budget=Budget(tokens=1), config=config)
+    assert (again.status, again.answer, again.head) == (first.status, first.answer, first.head)
+
+
+async def test_a_limit_below_what_was_used_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    config = configured(tmp_path, "")
+    options: dict[str, Any] = {"model": ScriptedModel(default="fine"), "config": config}
+    cut = await romanesco.run("g", topology=Members(), budget=Budget(calls=5), run="r", **options)
+    assert cut.dimension == "calls"
+    with pytest.raises(InputError, match="below what the run has used"):
+        await romanesco.resume("r", topologies=[Members()], budget=Budget(calls=3), **options)
+    whole = await romanesco.resume("r", topologies=[Members()], budget=Budget(calls=8), **options)
+    assert whole.status is romanesco.Status.COMPLETED

@@ -76,6 +76,7 @@ async def open_run(goal: str, **options: Unpack[RunOptions]) -> AsyncIterator[Ru
             ``store``, ``embedder``, ``engine``, ``hooks``, ``topologies``: parts in place of the configured ones.
 
     Raises:
+        TypeError: There is no such option.
         InputError: Something given can't be used; nothing was spent.
         RomanescoError: See its subclasses.
     """
@@ -114,7 +115,18 @@ async def run(goal: str, **options: Unpack[RunOptions]) -> Outcome:
 
 
 async def plan(goal: str, **options: Unpack[RunOptions]) -> Plan:
-    """Plan a goal without running it. Options are those of ``open_run``. Nothing is generated or journaled."""
+    """Plan a goal without running it. Options are those of ``open_run``. Nothing is generated or journaled.
+
+    Returns:
+        The plan with its bill: the worst case in calls, tokens and US dollars.
+
+    Raises:
+        TypeError: There is no such option.
+        InputError: Something given can't be used.
+        PlanRefused: The budget or the model's window can't carry any plan.
+        UnknownName: No such topology, model or persona.
+        ModelError: A model's endpoint did not answer when it was asked for its window or to count tokens.
+    """
     prepared = prepare(goal, options)
     async with open_parts(prepared.config, models=prepared.models, **prepared.parts) as parts:
         return await _plan_run(prepared.spec, parts)
@@ -128,9 +140,16 @@ async def resume(run: str, *, budget: Budget | None = None, **options: Unpack[Ag
         budget: New limits, where not None.
         **options: ``model`` (adapters that came as objects), ``config``, and the parts of ``open_run``.
 
+    Returns:
+        The outcome. A run that is completed is not run again: its outcome is given, and nothing is changed.
+
     Raises:
+        TypeError: There is no such option.
+        InputError: A new limit is below what the run has used; nothing is changed.
+        BudgetExceeded: An account that is shared with other runs can't carry the run's worst case.
         RunBusy: Another process owns it.
         UnknownName: No such run.
+        JournalError: The journal can't be read or written.
     """
     async with _again(lambda parts: _resume(run, parts, _changes(budget)), options, watched=False) as going:
         return await going.outcome()
@@ -140,13 +159,41 @@ async def resume(run: str, *, budget: Budget | None = None, **options: Unpack[Ag
 async def open_resumed(
     run: str, *, budget: Budget | None = None, **options: Unpack[AgainOptions]
 ) -> AsyncIterator[Run]:
-    """Go on with a run and watch it; see ``resume`` and ``open_run``."""
+    """Go on with a run and watch it, as a context manager: leaving it ends the run.
+
+    Args:
+        run: The run's id.
+        budget: New limits, where not None.
+        **options: Those of ``resume``.
+
+    Raises:
+        TypeError: There is no such option.
+        InputError: A new limit is below what the run has used; nothing is changed.
+        BudgetExceeded: An account that is shared with other runs can't carry the run's worst case.
+        RunBusy: Another process owns it.
+        UnknownName: No such run.
+        JournalError: The journal can't be read or written.
+    """
     async with _again(lambda parts: _resume(run, parts, _changes(budget)), options, watched=True) as going:
         yield going
 
 
 async def replay(run: str, **options: Unpack[AgainOptions]) -> Outcome:
-    """Run a run again from its journal alone: no call is made, nothing is written. Options as for ``resume``."""
+    """Run a run again from its journal alone: no call is made, nothing is written.
+
+    Args:
+        run: The run's id.
+        **options: Those of ``resume``.
+
+    Returns:
+        The outcome that the recorded results lead to.
+
+    Raises:
+        TypeError: There is no such option.
+        Diverged: The run asks for something that is not on record, so it does not come out as it did.
+        UnknownName: No such run.
+        JournalError: The journal can't be read.
+    """
     async with _again(lambda parts: _replay(run, parts), options, watched=False) as going:
         return await going.outcome()
 

@@ -80,6 +80,11 @@ def prepare(goal: str, options: RunOptions) -> Prepared:
         InputError: Something given can't be used.
     """
     check_options(options, RunOptions)
+    if not isinstance(goal, str):
+        raise InputError("The goal is not a text", value=repr(goal)[:80])
+    budget = options.get("budget")
+    if budget is not None and not isinstance(budget, Budget):
+        raise InputError("The budget is not a Budget", value=repr(budget)[:80], advice="Write Budget(tokens=...).")
     config = options.get("config") or load_config()
     names, adapters = choose_models(options.get("model"))
     topology = options.get("topology")
@@ -96,7 +101,7 @@ def prepare(goal: str, options: RunOptions) -> Prepared:
         config,
         models=names,
         topology=name,
-        budget=options.get("budget"),
+        budget=budget,
         sources=read_sources(options.get("sources", ())),
         params=options.get("params"),
         run=options.get("run"),

@@ -27,6 +27,7 @@
     │   └── RunBusy             another process owns this run
     ├── Diverged                a resumed run asks for something else than it did before
     ├── Refused                 a guard at a hook point refused
+    ├── IllegalEvent            an automaton was given an event that its phase does not take
     └── RunStopped              the run or this node was told to stop
 
 Each error says what happened, the value found, the limit it met and what to do. ``exit_code`` is the
@@ -330,6 +331,12 @@ class Refused(RomanescoError):
 
     code = "refused"
     reason = StopReason.REFUSED
+
+
+class IllegalEvent(RomanescoError):
+    """An event that an automaton does not accept in its phase: a mistake in its driver, never in a model's reply."""
+
+    code = "illegal-event"
 
 
 class RunStopped(RomanescoError):

@@ -227,7 +227,7 @@ async def test_what_is_before_the_damage_is_still_checked(tmp_path: Path) -> Non
         connection.commit()
         connection.close()
         found = await verify(store, "r")
-    assert found.seq == 13 and set(violated(found)) == {"readable", "hashes", "sequence"}
+    assert found.seq == 13 and {"readable", "hashes", "sequence", "chain"} <= violated(found).keys()
     assert "'9x' of run 'r': seq of a wrong type" in violated(found)["readable"]
     assert "Nothing after event 13 was read" in violated(found)["readable"]
 
@@ -235,7 +235,7 @@ async def test_what_is_before_the_damage_is_still_checked(tmp_path: Path) -> Non
 @pytest.mark.parametrize("usd", ["NaN", "1e999999999", "Infinity", "-1"])
 async def test_amounts_that_can_not_be_counted_with_are_found(usd: str) -> None:
     steps = script()
-    for kind, _, _, data in steps:
+    for kind, _, data in steps:
         if kind == "run.planned":
             data["plan"] = {"bill": {"lines": [{**BILL["lines"][0], "usd": usd}]}}  # type: ignore[index]
         elif kind == "call.finished":

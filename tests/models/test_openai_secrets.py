@@ -141,13 +141,13 @@ AWKWARD = 'pa"ss/wo\\rd+7 =x&'
         quote(AWKWARD),
         quote(AWKWARD, safe=""),
         quote_plus(AWKWARD),
-        quote(AWKWARD, safe="").replace("%2F", "%2f"),
+        "pa%22ss%2fwo%5crd%2b7%20%3dx%26",
     ],
 )
 @pytest.mark.parametrize("held", [AWKWARD, f" {AWKWARD} "])
 def test_a_key_is_known_in_every_form_that_it_is_echoed_in(form: str, held: str) -> None:
     found = Caller("a:b", "http://x", "A_API_KEY", (held,)).clean(f"no [{form}] here")
-    assert "[[key]" in found and "rd" not in found
+    assert found.replace(" ", "") == "no[[key]]here"
     assert AWKWARD in Address("a:b", "http://x/v1", held).secrets
     assert AWKWARD in Address("a:b", f"http://x/v1?key={quote(held)}", None).secrets
 
@@ -179,8 +179,17 @@ async def test_a_reply_that_echoes_the_key_does_not_carry_it_further(stream: boo
     else:
         text = json.dumps(completion("message", MESSAGE, "stop"))
     heard: list[str] = []
-    async with FakeServer(lambda body, number: FakeReply("", fault=Fault(garbage=text))) as server:
-        model = OpenAICompatible(name="acme:fake", model="fake", base_url=server.url, api_key=CANARY, stream=stream)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        kind = "text/event-stream" if stream else "application/json"
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n{text}".encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        model = OpenAICompatible(name="acme:fake", model="fake", base_url=url, api_key=CANARY, stream=stream)
         reply = await model.attempt(ask(), Capabilities(), on_token=heard.append)
         await model.close()
     assert CANARY not in repr(reply)
@@ -188,4 +197,4 @@ async def test_a_reply_that_echoes_the_key_does_not_carry_it_further(stream: boo
     assert (reply.model, reply.reasoning) == ("m-[key]", "hm [key]")
     assert reply.tool_calls == (ToolCall("[key]", "look", '{"q":"[key]"}'),)
     assert reply.opaque["odd"] == {"[key]": ["x[key]", 1, None]}
-    assert heard[0] == "your key is [key]."
+    assert heard[:1] == (["your key is [key]."] if stream else [])

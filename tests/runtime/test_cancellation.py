@@ -11,7 +11,7 @@ import pytest
 from romanesco import Outcome, Scope, ScriptedModel, Status, Task
 from romanesco.errors import RateLimited, ServerFault
 from romanesco.journal import verify
-from romanesco.models import ModelPool
+from romanesco.models import ModelPool, ModelRequest
 from romanesco.runtime import Parts, RetryPolicy, RunSpec, Topologies, read_events, resume, start
 from romanesco.task import Budget
 from romanesco.testing import Members, MemoryEngine, MemoryStore, NgramEmbedder
@@ -78,21 +78,25 @@ async def test_cancelling_at_every_step_of_the_loop(block: int, twice: bool) -> 
 
 
 async def test_a_topology_may_give_up_waiting_for_a_call(tmp_path: Path) -> None:
-    async def solve(task: Task, scope: Scope) -> Outcome:
-        async def impatient(number: int) -> None:
-            try:
-                async with asyncio.timeout(0.02):
-                    await say(scope, "hello", f"slow/{number}")
-            except TimeoutError:
-                return
-            raise AssertionError("it was quick")
+    both_sent = asyncio.Event()
 
+    async def answer(request: ModelRequest) -> str:
+        if "hello" in str(request):
+            if len(model.calls) == 2:
+                both_sent.set()
+            await asyncio.Event().wait()
+        return "ok"
+
+    async def solve(task: Task, scope: Scope) -> Outcome:
         async with asyncio.TaskGroup() as group:
-            for number in range(3):
-                group.create_task(impatient(number))
+            slow = [group.create_task(say(scope, "hello", f"slow/{number}")) for number in range(3)]
+            await both_sent.wait()
+            for call in slow:
+                call.cancel()
+        assert all(call.cancelled() for call in slow)
         return done(await say(scope, "after", "after"))
 
-    model = ScriptedModel("ok", latency=lambda request: 9.0 if "hello" in str(request) else 0.0)
+    model = ScriptedModel(answer)
     outcome = await drive(
         tmp_path, model, Plain(solve), budget=Budget(calls=4), config=config_in(tmp_path, concurrency=2)
     )

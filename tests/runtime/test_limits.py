@@ -211,7 +211,6 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("budget", {"dimension": "seconds", "value": "NaN"}),
     ("budget", {"dimension": "courage", "value": 1}),
     ("budget", {}),
-    ("budget", {"dimension": "usd", "value": "1.50"}),  # the price of this model is unknown
     ("answer", {}),
     ("answer", {"text": 5}),
     ("answer", {"question": "nobody asked", "text": "yes"}),
@@ -235,6 +234,16 @@ async def test_wrong_commands_are_refused_and_do_no_harm(tmp_path: Path) -> None
     with pytest.raises(InputError):
         await romanesco.resume("r", budget=Budget(calls=1), **options)  # eight were made
     assert await events_of(config_in(tmp_path), "r") == events  # a wrong limit is not in the way of the next resume
+
+
+async def test_a_live_limit_of_money_needs_a_price(tmp_path: Path) -> None:
+    model = ScriptedModel(default="ok", latency=30, name="acme:m")  # nobody knows what it costs
+    config = config_in(tmp_path)
+    async with other_process(tmp_path) as store:
+        async with romanesco.open_run("g", model=model, topology=Members(), config=config, run="r") as run:
+            said = await command(store, "budget", dimension="usd", value="1.50")
+            await run.stop()
+    assert said["ok"] is False and "price of acme:m is unknown" in said["message"]
 
 
 def shared(name: str = "project:web", **limits: Any) -> tuple[SharedAccount, ...]:

@@ -23,7 +23,7 @@ from romanesco.errors import (
     RequestRejected,
     ServerFault,
 )
-from romanesco.models._openai_secrets import MARK, forms
+from romanesco.models._openai_secrets import MARK, forms, without
 
 EXCERPT = 300
 """Characters of a server's own words that are quoted in an error."""
@@ -94,8 +94,9 @@ class Caller:
 
     def clean(self, text: str) -> str:
         """The text on one line, cut to ``EXCERPT`` characters, without secrets or anything like a key."""
-        for secret in forms(self.secrets):
-            text = text.replace(secret, MARK)
+        secrets = forms(self.secrets)
+        text = without(text, secrets)
+        for secret in secrets:
             if len(secret) >= 12:  # providers echo keys in part ("sk-ab***yz"): what begins like the key goes too
                 text = re.sub(re.escape(secret[:8]) + r"\S*", MARK, text)
         text = _KEY_LIKE.sub(MARK, text)

@@ -18,13 +18,13 @@ _ESCAPE = re.compile("%[0-9A-F]{2}")
 
 
 def forms(secrets: Iterable[str]) -> tuple[str, ...]:
-    """The secrets as they are, without white space around them, and as JSON and URLs write them; longest first."""
+    """The secrets without white space around them, as they are and as JSON and URLs write them; longest first."""
     found: set[str] = set()
     for secret in secrets:
         bare = secret.strip()
         escaped = json.dumps(bare)[1:-1]
         urls = (quote(bare), quote(bare, safe=""), quote_plus(bare))
-        found.update((secret, bare, escaped, escaped.replace("/", "\\/"), *urls))
+        found.update((bare, escaped, escaped.replace("/", "\\/"), *urls))
         found.update(_ESCAPE.sub(lambda match: match.group().lower(), url) for url in urls)
     return tuple(sorted((form for form in found if len(form) >= _SHORTEST), key=len, reverse=True))
 

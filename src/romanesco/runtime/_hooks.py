@@ -46,7 +46,13 @@ class Hooks:
     guards: dict[HookPoint, list[tuple[str, Guard]]] = field(default_factory=dict)
 
     def add(self, point: HookPoint, name: str, guard: Guard) -> None:
-        """Attach a guard behind those already there."""
+        """Attach a guard behind those already there.
+
+        Args:
+            point: Where it attaches.
+            name: How the journal names it.
+            guard: ``async def guard(data, scope) -> data``: gives the data, changed or not, or raises ``Refused``.
+        """
         self.guards.setdefault(point, []).append((name, guard))
 
     def at(self, point: HookPoint) -> list[tuple[str, Guard]]:

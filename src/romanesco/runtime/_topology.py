@@ -88,6 +88,12 @@ class Scope(Protocol):
     async def call_structured(self, request: ModelRequest, *, key: str, role: str, purpose: str) -> Structured:
         """Ask a model for a value of ``request.output``; climbs the structured-output ladder.
 
+        Args:
+            request: What to ask; ``request.output`` is the schema of the value.
+            key: The step's key, for example ``decide``; a re-ask gets ``KEY/repair/1``.
+            role: Who asks: a persona or role; it has its own account.
+            purpose: The line of the bill that this is charged to; re-asks are charged to ``repair``.
+
         Raises:
             OutputInvalid: No rung gave a value that fits.
             BudgetExceeded: An account can't carry the call's worst case.
@@ -116,7 +122,19 @@ class Scope(Protocol):
         ...
 
     async def ask(self, question: str, *, key: str, choices: Sequence[str] = ()) -> str:
-        """Ask a person and wait, durably. The wait is outside the wall-time account."""
+        """Ask a person and wait, durably. The wait is outside the wall-time account.
+
+        Args:
+            question: What is asked.
+            key: The step's key.
+            choices: The permitted answers; empty permits any text.
+
+        Returns:
+            The answer.
+
+        Raises:
+            RunStopped: The run or this node was stopped.
+        """
         ...
 
     async def now(self, *, key: str) -> float:
@@ -130,13 +148,25 @@ class Scope(Protocol):
     async def record(self, kind: str, data: dict[str, Any], *, key: str) -> dict[str, Any]:
         """Journal a decision or a state of the topology, once for a key.
 
+        Args:
+            kind: The event's kind, for example ``fractal.switched``.
+            data: JSON-able data.
+            key: The record's key, unique among the records of this node.
+
         Returns:
             What is on record: branch on it, so that a resumed or replayed run decides as before.
         """
         ...
 
     async def offer(self, answer: str, *, key: str, note: str = "", deliberation: Deliberation | None = None) -> None:
-        """Journal the best answer so far: it becomes the outcome if the run is cut short."""
+        """Journal the best answer so far: it becomes the outcome if the run is cut short.
+
+        Args:
+            answer: The answer as it stands.
+            key: The offer's key, unique among the offers of this node; the latest offer counts.
+            note: One sentence on where it comes from.
+            deliberation: What a FRACTAL node has done so far.
+        """
         ...
 
     async def hook(self, point: str, data: dict[str, Any]) -> dict[str, Any]:

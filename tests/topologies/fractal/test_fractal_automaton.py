@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from romanesco.errors import IllegalEvent
 from romanesco.topologies.fractal import transition_table
 from romanesco.topologies.fractal._automaton import TABLE, Arc, step
 from romanesco.topologies.fractal._state import (
@@ -23,7 +24,6 @@ from romanesco.topologies.fractal._state import (
     Event,
     Exhausted,
     Failed,
-    IllegalEvent,
     Measure,
     Measured,
     Missing,

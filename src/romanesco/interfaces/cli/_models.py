@@ -82,7 +82,7 @@ async def _models(probing: bool, json: bool) -> None:
                         group.create_task(_ask(asked, pool))
         finally:
             await pool.close()
-    screen.result(lambda: [_data(asked) for asked in listed], lambda: _render(listed, config, probing))
+    screen.result(lambda: [_data(asked) for asked in listed], lambda: _render(listed, config))
 
 
 def _in_use(status: ProviderStatus, config: Config) -> tuple[str, ...]:
@@ -137,19 +137,19 @@ def _data(asked: Asked) -> dict[str, Any]:
     return data
 
 
-def _render(listed: list[Asked], config: Config, probing: bool) -> list[RenderableType]:
+def _render(listed: list[Asked], config: Config) -> list[RenderableType]:
     from romanesco.interfaces.cli._bill import make_table
     from romanesco.interfaces.cli._screen import plain
 
     table = make_table("provider", "state", "")
     table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for asked in listed:
-        state, style, detail = describe(asked, probing)
+        state, style, detail = describe(asked)
         table.add_row(plain((asked.status.name, "bold" if asked.in_use else "")), plain((state, style)), plain(detail))
     return [table, plain(("in use  ", "dim"), f"{config['model']} ", (f"({config.values['model'].source})", "dim"))]
 
 
-def describe(asked: Asked, probing: bool) -> tuple[str, str, str]:
+def describe(asked: Asked) -> tuple[str, str, str]:
     """State, style and detail of one provider."""
     status = asked.status
     if not status.ready:

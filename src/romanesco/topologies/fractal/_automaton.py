@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from romanesco.errors import IllegalEvent
 from romanesco.topologies.fractal._state import (
     DECISION_MAKER,
     MODES,
@@ -25,7 +26,6 @@ from romanesco.topologies.fractal._state import (
     Event,
     Exhausted,
     Failed,
-    IllegalEvent,
     Measure,
     Measured,
     Missing,

@@ -68,9 +68,7 @@ def render_generation(persona: Persona, goal: str, payload: str, form: Form, *, 
         cite: Whether the reply lists the statements that it takes from the sources.
     """
     if form.compact:
-        ask = (
-            f"Propose one way to reach the goal, in 2 or 3 plain sentences, at most {_words(form.caps.proposal)} words."
-        )
+        ask = w.COMPACT_GENERATION.format(words=_words(form.caps.proposal))
         return _compact(persona, [f"Goal: {goal}", _notes(payload), ask])
     rules = w.GENERATION_CITED if cite else w.GENERATION
     return _full(persona, w.GENERATOR, [_goal(goal), _sources(payload), rules, _limit(form.caps.proposal)])

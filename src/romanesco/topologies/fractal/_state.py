@@ -6,17 +6,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from romanesco.errors import RomanescoError
 from romanesco.topologies.fractal._stopping import StopRules, Verdict
 
 DECISION_MAKER = "decision-maker"
 """Member name and role of the Decision Maker."""
-
-
-class IllegalEvent(RomanescoError):
-    """An event that the automaton does not accept in its phase: a mistake in the driver, never in a model's reply."""
-
-    code = "illegal-event"
 
 
 class Mode(enum.StrEnum):
