@@ -198,7 +198,7 @@ async def test_a_limit_lowered_below_what_waiting_calls_have_reserved_holds_them
 
 async def test_a_raise_that_a_shared_account_can_not_carry_changes_nothing(tmp_path: Path) -> None:
     store, gate = MemoryStore(), Gate()
-    config = config_in(tmp_path, **{"limits.day.calls": 15})
+    config = config_in(tmp_path, **{"day.calls": 15})
     options: dict[str, Any] = {"params": {"members": 12}, "budget": Budget(calls=10), "config": config}
     async with opened(tmp_path, store, gate.model, Members(), **options) as run:
         (account,) = (shared.name for shared in run._session.spec.shared)

@@ -107,6 +107,7 @@ class Recovery:
     topology_events: list[FoldedEvent] = field(default_factory=list)
     seq: int = 0
     overrun: str = ""
+    """Why the run's account is stopped, "" if it isn't: a server reported too much and no limit was changed since."""
 
 
 def recover(events: Iterable[FoldedEvent]) -> Recovery:
@@ -130,6 +131,8 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
             state.budget.append(data)
             limits_changed_at = seq
             state.overrun = ""  # a person has looked at it and gave more
+        elif kind == "budget.overrun":
+            state.overrun = f"a server reported more than was reserved for the call {key}"
         elif kind.startswith("run."):
             _fold_run(state, kind, data)
         elif not _fold_node(state, kind, node, key, data) and key.startswith("record:"):

@@ -18,7 +18,10 @@ romanesco show last
 \b
 Exit status: 0 completed, 1 internal error, 2 wrong input, 3 budget, 4 deadline,
 5 stopped, 6 model, 7 refused, 8 storage, 9 diverged, 10 verify found a violation,
-11 answer cut at its cap, 130 interrupted, 141 nobody reads the output. RUN is a run's id, the start of one, or 'last'.
+11 answer cut at its cap, 130 interrupted, 141 nobody reads the output.
+
+\b
+RUN is a run's id, the start of one, or 'last'.
 """
 
 app = typer.Typer(

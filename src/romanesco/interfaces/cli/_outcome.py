@@ -32,7 +32,8 @@ def status_text(outcome: Outcome) -> Text | None:
     text = plain((f"{outcome.status.value.upper()}{reason}: ", "bold yellow"), one_line(outcome.note) or "cut short")
     go_on = _GO_ON.get(outcome.reason, "")
     if go_on and outcome.run:
-        text.append(f"\n{go_on.format(run=outcome.run, dimension=outcome.dimension or 'tokens')}")
+        dimension = outcome.dimension if outcome.dimension in ("tokens", "usd", "calls") else "tokens"
+        text.append(f"\n{go_on.format(run=outcome.run, dimension=dimension)}")
     return text
 
 

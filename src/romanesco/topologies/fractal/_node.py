@@ -49,14 +49,13 @@ async def deliberate(task: Task, scope: Scope) -> Outcome:
         stop=params.stop,
     )
     members = Members(task, scope, requests, payloads, minutes)
-    return await Node(task, scope, members, minutes, state).run()
+    return await Node(scope, members, minutes, state).run()
 
 
 @dataclass(slots=True)
 class Node:
     """One node at work."""
 
-    task: Task
     scope: Scope
     members: Members
     minutes: Minutes
@@ -69,7 +68,7 @@ class Node:
         while self.state.end is None:
             actions = await self._perform(actions)
         await self._record_end()
-        ended = outcome(self.task, self.minutes, self.state, self.scope.plan)
+        ended = outcome(self.minutes, self.state, self.scope.plan)
         if not ended.answer:
             return ended
         shown = await self.scope.hook("after_synthesis", {"answer": ended.answer})

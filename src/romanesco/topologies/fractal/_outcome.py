@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from romanesco.errors import StopReason
-from romanesco.task import Decision, Outcome, Plan, Status, Task
+from romanesco.task import Decision, Outcome, Plan, Status
 from romanesco.topologies.fractal._minutes import Minutes, best, deliberation
 from romanesco.topologies.fractal._state import End, State
 
@@ -19,7 +19,7 @@ class _Ending:
     note: str
 
 
-def outcome(task: Task, minutes: Minutes, state: State, plan: Plan) -> Outcome:
+def outcome(minutes: Minutes, state: State, plan: Plan) -> Outcome:
     """The outcome of a node that has ended.
 
     Without a decision of the Decision Maker the engine takes the best-backed proposal as it stands, and the outcome is
