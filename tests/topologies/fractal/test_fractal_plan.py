@@ -15,10 +15,10 @@ from romanesco.models import ModelRequest, TokenCount
 from romanesco.personas import builtin_personas
 from romanesco.task import Bill, Budget, Plan, Source, Task
 from romanesco.topologies._billing import excess, piece, without_pools
+from romanesco.topologies._text import byte_cap
 from romanesco.topologies.fractal import Fractal
 from romanesco.topologies.fractal._params import params_from_json, parse_params
 from romanesco.topologies.fractal._plan import _Planner
-from romanesco.topologies.fractal._text import byte_cap
 from tests.topologies.node_fakes import Answer, FakeDesk, deliberate, talk
 
 SMALL = FakeDesk(size_of_window=2048, exactly=True, bytes_per_token=4)

@@ -6,10 +6,10 @@ import pytest
 
 from romanesco.models import Message
 from romanesco.personas import Persona, PersonaRole
+from romanesco.topologies._text import byte_cap, clip, disarmed, fenced, tagged
 from romanesco.topologies.fractal import _prompts as prompts
 from romanesco.topologies.fractal._params import Caps
 from romanesco.topologies.fractal._prompts import Form, MatrixRow, Shown
-from romanesco.topologies.fractal._text import byte_cap, clip, disarmed, fenced, tagged
 
 ANNA = Persona("anna", "Anna", PersonaRole.GENERATOR, "Think of cost.", "You think of cost first.", {"novelty": 1})
 SHORT = Form("compact", Caps(90, 25, 220))

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from romanesco.models._types import Message
 from romanesco.personas import Persona
+from romanesco.topologies._text import disarmed, fenced, one_line, tagged, wrap
 from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal import _wording as w
 from romanesco.topologies.fractal._params import Caps
-from romanesco.topologies.fractal._text import disarmed, fenced, one_line, tagged, wrap
 
 Messages = tuple[Message, ...]
 

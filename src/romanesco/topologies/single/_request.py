@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from romanesco.models._types import Message, ModelRequest, OutputSchema
 from romanesco.personas import render_payload, split
 from romanesco.task import Source
+from romanesco.topologies._text import disarmed, wrap
 from romanesco.topologies.single._params import ROLE, Params
 
 SYSTEM = "Answer the goal for a reader who knows nothing of this conversation. Begin with the answer itself."
@@ -28,7 +29,7 @@ def render_answer(goal: str, sources: str, params: Params) -> tuple[Message, ...
     parts = [f"Goal:\n{goal}"]
     system = SYSTEM
     if sources:
-        parts.append(f"<sources>\n{_disarmed(sources)}\n</sources>")
+        parts.append(wrap("sources", disarmed(sources)))
         system = f"{SYSTEM} {DATA}"
     parts.append(f"Write at most {words} words.")
     return (Message("system", system), Message("user", "\n\n".join(parts)))
@@ -51,7 +52,3 @@ def show_sources(sources: Sequence[Source], chars: int) -> str:
     if not chars or not any(source.text.strip() for source in sources):
         return ""
     return render_payload(split(sources, [ROLE], budget_chars=chars).by_member[ROLE])
-
-
-def _disarmed(text: str) -> str:
-    return text.replace("</sources", "(/sources").replace("<sources", "(sources")
