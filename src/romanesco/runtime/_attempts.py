@@ -1,102 +1,21 @@
-"""The one choke point for model calls: reserve, journal, do, journal, settle, and try again if that helps.
+"""The one choke point for model calls: reserve, attempt, and try again if that helps.
 
-Every attempt reserves its worst case before it starts and stands in the journal before its request is sent;
-its result stands in the journal before anybody uses it. One attempt is at most one request at a server.
+Every attempt reserves its worst case before it starts. One attempt is at most one request at a server.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
-from romanesco.budget import Amount, Price, Reservation
-from romanesco.errors import (
-    BudgetExceeded,
-    JournalError,
-    JournalUnwritable,
-    ModelError,
-    RateLimited,
-    RomanescoError,
-)
-from romanesco.models import CallContext, ChatModel, ModelReply, ModelRequest, Usage, current_call, first_rung, prepare
+from romanesco.budget import Amount, Price
+from romanesco.errors import BudgetExceeded, ModelError
+from romanesco.models import ModelReply, first_rung, prepare
 from romanesco.runtime._accounts import RETRY, WRAP_UP
-from romanesco.runtime._codec import reply_data, request_data, timing_data, usage_data
 from romanesco.runtime._context import RunContext
-from romanesco.runtime._feed import RunEvent
-from romanesco.runtime._retry import LONGEST_WAIT, Again, asked_pause, costs_nothing, decide
-
-NO_USAGE = Usage(input=0, output=0)
-ONE_CALL = Amount(calls=1)
-
-MOST_TOKENS = 10**12
-"""A report of more is nonsense. It counts as this many, so that the overrun stands and its price can be written."""
-
-BYTES_A_TOKEN = 32
-"""Text that is longer than this many bytes for each token of the cap did not keep to the cap."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallStep:
-    """One logical call: who asks what, charged to which line.
-
-    Attributes:
-        node: Path of the node.
-        key: The step's key.
-        role: Who asks.
-        line: Line of the bill.
-        request: What to ask.
-        fingerprint: Digest of what the topology asked.
-        asked: Journal position at which the topology asked.
-    """
-
-    node: str
-    key: str
-    role: str
-    line: str
-    request: ModelRequest
-    fingerprint: str
-    asked: int
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One attempt while it is made.
-
-    Attributes:
-        number: 1, 2, 3, ... within the step, over all resumes.
-        reserved: Its worst case.
-        reservations: What holds it: one, or one for the tokens and one for the call. Empty once settled.
-        price: The model's price.
-        line: Line of the bill that its tokens are charged to.
-        call_line: Line of the bill that its call is charged to.
-        sent: Whether its request may have left.
-        started: Whether it stands in the journal.
-        queued: Seconds that it waited for a slot.
-    """
-
-    number: int
-    reserved: Amount
-    reservations: tuple[Reservation, ...]
-    price: Price | None
-    line: str
-    call_line: str
-    sent: bool = False
-    started: bool = False
-    queued: float = 0.0
-
-    def cost(self, usage: Usage) -> Decimal | None:
-        """Money for a usage, or None where the price is unknown. What used nothing cost nothing."""
-        if usage is NO_USAGE:
-            return Decimal(0)
-        return None if self.price is None else self.price.cost(usage)
-
-    def worst(self) -> Usage:
-        """The upper bound, for an attempt whose server did not say what it used."""
-        return Usage(input=self.reserved.tokens_in, output=self.reserved.tokens_out, estimated=True)
+from romanesco.runtime._retry import Again, costs_nothing, decide
+from romanesco.runtime._sending import NO_USAGE, ONE_CALL, Attempt, CallStep, attempt_once, settle
 
 
 async def call_model(run: RunContext, step: CallStep) -> ModelReply:
@@ -116,7 +35,7 @@ async def call_model(run: RunContext, step: CallStep) -> ModelReply:
     attempt = await _reserve(run, step, number, counted.tokens)
     while True:
         try:
-            return await _attempt(run, step, model, attempt)
+            return await attempt_once(run, step, model, attempt)
         except ModelError as error:
             if costs_nothing(error):
                 unpaid += 1
@@ -133,7 +52,7 @@ async def call_model(run: RunContext, step: CallStep) -> ModelReply:
         try:
             await asyncio.sleep(again.delay)
         except BaseException:
-            _settle(run, attempt, NO_USAGE, calls=0)
+            settle(run, attempt, NO_USAGE, calls=0)
             raise
 
 
@@ -186,220 +105,3 @@ async def _reserve_again(run: RunContext, step: CallStep, number: int, tokens_in
         run.ledger.release(call)
         raise
     return Attempt(number, tokens + ONE_CALL, (held, call), price, tokens_line, RETRY)
-
-
-async def _attempt(run: RunContext, step: CallStep, model: ChatModel, attempt: Attempt) -> ModelReply:
-    """One attempt: its slot, its two events, its request, its settlement."""
-    limiter = run.limiters.of(model.endpoint)
-    asked_at = run.clock()
-    try:
-        await limiter.acquire()
-    except BaseException:
-        _settle(run, attempt, NO_USAGE, calls=0)
-        raise
-    attempt.queued = run.clock() - asked_at
-    lowered = next((error for held in attempt.reservations if (error := run.ledger.passed(held))), None)
-    if lowered is not None:
-        limiter.release()
-        _settle(run, attempt, NO_USAGE, calls=0)
-        raise lowered
-    try:
-        reply = await _send(run, step, model, attempt)
-    except ModelError as error:
-        if isinstance(error, RateLimited):
-            asked = asked_pause(error)
-            limiter.limited(asked if asked <= LONGEST_WAIT else 0.0)
-        await _failed(run, step, attempt, error)
-        raise
-    except BaseException as error:
-        # Cancelled, or stopped: what was sent may have been paid for, and the journal says so.
-        _interrupted(run, step, attempt, error)
-        raise
-    finally:
-        limiter.release()
-    limiter.succeeded()
-    return reply
-
-
-async def _send(run: RunContext, step: CallStep, model: ChatModel, attempt: Attempt) -> ModelReply:
-    started = run.journal.append(
-        "call.started",
-        node=step.node,
-        key=step.key,
-        data={
-            "line": attempt.line,
-            "call_line": attempt.call_line,
-            "purpose": step.line,
-            "role": step.role,
-            "model": step.request.model,
-            "attempt": attempt.number,
-            "again": run.memo.interrupted(step.node, step.key),
-            "asked": step.asked,
-            "fingerprint": step.fingerprint,
-            "request": request_data(step.request),
-            "reserved": _amount_data(attempt),
-            "elapsed": round(run.stopwatch.elapsed, 3),
-        },
-    )
-    attempt.started = True
-    await started
-    del started  # it holds the whole prompt, and the reply may take minutes
-    run.stops.check(step.node)  # nothing is awaited between this check and the request
-    attempt.sent = True
-    reply = await _complete(run, step, model)
-    usage = _checked(reply, attempt)
-    reply = replace(reply, usage=usage, timing=replace(reply.timing, queue=attempt.queued))
-    finished = _record_reply(run, step, attempt, reply, usage)
-    # Settled before the wait: whatever interrupts the wait, the event is on its way and the money is counted.
-    overran = _settle(run, attempt, usage, calls=1)
-    if overran:
-        await run.journal.append("budget.overrun", node=step.node, key=step.key, data={"accounts": overran})
-    await finished
-    return reply
-
-
-def _record_reply(run: RunContext, step: CallStep, attempt: Attempt, reply: ModelReply, usage: Usage) -> Awaitable[Any]:
-    """Journal a reply.
-
-    Raises:
-        ModelError: The reply holds what JSON can't; that is the adapter's fault, and it has been paid for.
-    """
-    data = {
-        "line": attempt.line,
-        "call_line": attempt.call_line,
-        "attempt": attempt.number,
-        "usage": usage_data(usage),
-        "usd": _usd(attempt, usage),
-        "reply": reply_data(reply),
-        "timing": timing_data(reply.timing),
-        "elapsed": round(run.stopwatch.elapsed, 3),
-    }
-    try:
-        return run.journal.append("call.finished", node=step.node, key=step.key, data=data)
-    except JournalUnwritable:
-        raise
-    except JournalError as error:
-        fault = ModelError(f"A reply of {step.request.model} can't be kept: {error.what}")
-        fault.usage = usage
-        raise fault from error
-
-
-async def _complete(run: RunContext, step: CallStep, model: ChatModel) -> ModelReply:
-    """Ask the adapter; an error of its own that is none of ours becomes one."""
-    token = current_call.set(CallContext(role=step.role, key=step.key, node=step.node))
-    try:
-        return await model.complete(step.request, on_token=_notice(run, step))
-    except RomanescoError:
-        raise
-    except Exception as fault:
-        # Its text is logged and not journaled: nobody knows what an adapter's own errors hold.
-        logging.getLogger("romanesco").error("The adapter of %s failed", step.request.model, exc_info=fault)
-        raise ModelError(
-            f"The adapter of {step.request.model} failed with {type(fault).__name__}",
-            advice="This is a fault of the adapter, not of your input; --debug shows where.",
-        ) from fault
-    finally:
-        current_call.reset(token)
-
-
-def _checked(reply: ModelReply, attempt: Attempt) -> Usage:
-    """The reply's usage; where the server gave none, or zeros beside text, the upper bound, marked estimated.
-
-    A server that reports nothing may also have ignored the cap: what arrived is then the bound, a token a byte.
-    """
-    usage = reply.usage
-    arrived = sum(len(text.encode("utf-8", "replace")) for text in _texts(reply))
-    if usage is None or (usage.output == 0 and arrived) or usage.input == 0:
-        worst = attempt.worst()
-        return worst if arrived <= worst.output * BYTES_A_TOKEN else replace(worst, output=arrived)
-    if usage.input > MOST_TOKENS or usage.output > MOST_TOKENS:
-        return replace(usage, input=min(usage.input, MOST_TOKENS), output=min(usage.output, MOST_TOKENS))
-    return usage
-
-
-def _texts(reply: ModelReply) -> Iterator[str]:
-    yield reply.text
-    yield reply.reasoning
-    for call in reply.tool_calls:
-        yield call.arguments
-
-
-async def _failed(run: RunContext, step: CallStep, attempt: Attempt, error: ModelError) -> None:
-    if costs_nothing(error):
-        usage = NO_USAGE
-    else:
-        usage = error.usage or attempt.worst()
-    await _record_failure(run, step, attempt, error.code, str(error), usage, sent=error.sent)
-
-
-def _interrupted(run: RunContext, step: CallStep, attempt: Attempt, error: BaseException) -> None:
-    if not attempt.reservations:
-        return  # settled: the reply had arrived
-    usage = attempt.worst() if attempt.sent else NO_USAGE
-    if attempt.started and not run.journal.broken:
-        # In the journal's order before the stop's own event; awaiting it here could swallow the cancellation.
-        _record_failure(run, step, attempt, "interrupted", type(error).__name__, usage, sent=attempt.sent)
-    else:
-        _settle(run, attempt, usage, calls=1 if attempt.sent else 0)
-
-
-def _record_failure(
-    run: RunContext, step: CallStep, attempt: Attempt, code: str, message: str, usage: Usage, *, sent: bool
-) -> Awaitable[Any]:
-    written = run.journal.append(
-        "call.failed",
-        node=step.node,
-        key=step.key,
-        data={
-            "line": attempt.line,
-            "call_line": attempt.call_line,
-            "attempt": attempt.number,
-            "error": code,
-            "message": message,
-            "sent": sent,
-            "usage": usage_data(usage),
-            "usd": _usd(attempt, usage),
-            "elapsed": round(run.stopwatch.elapsed, 3),
-        },
-    )
-    _settle(run, attempt, usage, calls=1 if sent else 0)
-    return written
-
-
-def _settle(run: RunContext, attempt: Attempt, usage: Usage, *, calls: int) -> list[dict[str, Any]]:
-    """Replace what was reserved by what was used; gives the accounts that the server overran."""
-    cost = attempt.cost(usage)
-    if calls or usage is not NO_USAGE:
-        run.spent.add(usage_data(usage), None if cost is None else str(cost), calls=calls)
-    actual = Amount(
-        tokens_in=usage.input, tokens_out=usage.output, calls=calls, usd=Decimal(0) if cost is None else cost
-    )
-    parts = (actual,) if len(attempt.reservations) == 1 else (replace(actual, calls=0), Amount(calls=calls))
-    reservations, attempt.reservations = attempt.reservations, ()
-    overran: list[dict[str, Any]] = []
-    for reservation, part in zip(reservations, parts, strict=True):
-        overruns = run.ledger.settle(reservation, part, reported=not usage.estimated)
-        overran.extend({**asdict(overrun), "by": str(overrun.by)} for overrun in overruns)
-    return overran
-
-
-def _amount_data(attempt: Attempt) -> dict[str, Any]:
-    amount = attempt.reserved
-    usd = None if attempt.price is None else str(amount.usd)
-    return {"tokens_in": amount.tokens_in, "tokens_out": amount.tokens_out, "usd": usd}
-
-
-def _usd(attempt: Attempt, usage: Usage) -> str | None:
-    cost = attempt.cost(usage)
-    return None if cost is None else str(cost)
-
-
-def _notice(run: RunContext, step: CallStep) -> Callable[[str], None] | None:
-    """A callback that shows arriving text to the watchers, or None when nobody watches."""
-    if not run.feed.watched:
-        return None
-
-    def on_token(piece: str) -> None:
-        run.feed.publish(RunEvent("token", step.node, step.key, {"role": step.role, "text": piece}))
-
-    return on_token

@@ -16,11 +16,12 @@ from romanesco.errors import BudgetExceeded, EmbeddingFailed, Refused
 from romanesco.journal import canonical, digest
 from romanesco.models import ModelReply, ModelRequest, judge_text
 from romanesco.runtime._accounts import WRAP_UP
-from romanesco.runtime._attempts import CallStep, call_model
+from romanesco.runtime._attempts import call_model
 from romanesco.runtime._codec import read_reply, request_data
 from romanesco.runtime._context import RunContext
 from romanesco.runtime._envelope import Envelope
 from romanesco.runtime._hooks import HookPoint
+from romanesco.runtime._sending import CallStep
 from romanesco.runtime._spawn import Order, run_child
 from romanesco.runtime._steps import MEMOISED_FAILURES, failure_from, record_failure, step
 from romanesco.runtime._structured import climb

@@ -59,7 +59,10 @@ def _open_text(record: Record) -> Text:
     if record.status == RUNNING:
         return plain(("Running: what follows is what there is so far.", "yellow"))
     return plain(
-        (f"{INTERRUPTED.upper()}: its process died. What follows is what there is so far. ", "bold yellow"),
+        (
+            f"{INTERRUPTED.upper()}: its process ended first. What follows is what there is so far. ",
+            "bold yellow",
+        ),
         f"Go on: romanesco resume {record.run}",
     )
 
