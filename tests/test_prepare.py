@@ -14,7 +14,7 @@ from romanesco import Budget, Config, Plan, ScriptedModel, Task, load_config
 from romanesco._prepare import SOURCE_BYTES, make_spec, read_sources
 from romanesco.errors import ConfigError, InputError
 from romanesco.runtime import PlanningDesk
-from romanesco.testing import Members, MemoryStore
+from romanesco.testing import Members, MemoryStore, NgramEmbedder
 from romanesco.topologies.single import Single
 
 
@@ -167,3 +167,19 @@ async def test_a_limit_below_what_was_used_is_refused_and_nothing_is_written(tmp
         await romanesco.resume("r", topologies=[Members()], budget=Budget(calls=3), **options)
     whole = await romanesco.resume("r", topologies=[Members()], budget=Budget(calls=8), **options)
     assert whole.status is romanesco.Status.COMPLETED
+
+
+async def test_an_outcome_holds_what_each_line_of_the_bill_came_to(tmp_path: Path) -> None:
+    config, budget = configured(tmp_path, ""), Budget(tokens=500_000)
+    outcome = await romanesco.run(
+        "Sell bread", model=ScriptedModel(auto=True), budget=budget, embedder=NgramEmbedder(), config=config
+    )
+    assert outcome.bill is not None
+    assert [line.purpose for line in outcome.lines] == [line.purpose for line in outcome.bill.lines]
+    for spent, most in zip(outcome.lines, outcome.bill.lines, strict=True):
+        assert (spent.calls, spent.tokens_in, spent.tokens_out) <= (most.calls, most.tokens_in, most.tokens_out)
+    assert sum(line.calls for line in outcome.lines) == outcome.spend.calls
+    assert sum(line.tokens_in for line in outcome.lines) == outcome.spend.tokens_in
+    assert sum(line.tokens_out for line in outcome.lines) == outcome.spend.tokens_out
+    assert outcome.budget == budget
+    assert any("declared distance" in reason for reason in outcome.reasons)

@@ -340,6 +340,9 @@ class Outcome:
         topology: The topology that ran.
         spend: What it cost.
         bill: The worst case that was printed before.
+        lines: What each line of the bill came to: calls, tokens and money that were spent on it.
+        reasons: Why the plan looked as it did.
+        budget: The run's own limits, as they were at its end.
         head: Hash of the journal's last event.
         certificate: Path of the certificate file, or "".
         dimension: Which limit ended it (``tokens``, ``usd``, ``calls``, ``seconds``, ...), or "".
@@ -359,6 +362,9 @@ class Outcome:
     head: str = ""
     certificate: str = ""
     dimension: str = ""
+    lines: tuple[BillLine, ...] = ()
+    reasons: tuple[str, ...] = ()
+    budget: Budget = Budget()
     models: dict[str, str] = field(default_factory=dict)
 
     @property

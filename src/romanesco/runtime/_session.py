@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from romanesco.runtime._registry import Topologies
 from romanesco.runtime._shared import settle_shared
 from romanesco.runtime._spec import RunSpec
 from romanesco.runtime._supervise import supervise
-from romanesco.task import Outcome, Plan, Spend, Status
+from romanesco.task import BillLine, Outcome, Plan, Spend, Status
 
 if TYPE_CHECKING:
     from romanesco.budget import Price
@@ -193,7 +194,16 @@ class Session:
     async def _end(self, outcome: Outcome) -> Outcome:
         run = self._run
         models = outcome.models or dict(run.spec.models)
-        outcome = replace(outcome, run=self.id, bill=run.plan.bill, spend=self.spend(), models=models)
+        outcome = replace(
+            outcome,
+            run=self.id,
+            bill=run.plan.bill,
+            spend=self.spend(),
+            lines=self._lines(),
+            reasons=run.plan.reasons,
+            budget=run.spec.budget,
+            models=models,
+        )
         if not run.memo.live:
             return outcome
         try:
@@ -214,6 +224,21 @@ class Session:
             return replace(outcome, certificate=self._certify(event, outcome))
         except JournalError as error:
             return _in_words(outcome, error)
+
+    def _lines(self) -> tuple[BillLine, ...]:
+        """What each line of the bill came to."""
+        run = self._run
+        used = {purpose: run.accounts.lines[purpose].used for purpose in run.accounts.lines}
+        return tuple(
+            BillLine(
+                purpose,
+                int(spent("calls")),
+                int(spent("tokens_in")),
+                int(spent("tokens_out")),
+                Decimal(spent("usd")) if run.spent.priced else None,
+            )
+            for purpose, spent in used.items()
+        )
 
     def _certify(self, event: Event, outcome: Outcome) -> str:
         from romanesco import __version__
