@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from romanesco._codec import from_json, to_json
 from romanesco.budget import Amount, Ledger, Limits, Price, Stopwatch, bill_accounts
 from romanesco.errors import InputError, JournalCorrupt, JournalError, PlanRefused, UnknownName
-from romanesco.journal import Journal, entries
+from romanesco.journal import Journal, entries, resolve
 from romanesco.runtime._accounts import Accounts, Past
 from romanesco.runtime._context import Limiters, RunContext
 from romanesco.runtime._desk import Desk
@@ -25,7 +25,7 @@ from romanesco.runtime._recorder import Recorder
 from romanesco.runtime._recover import FoldedEvent, Recovery, recover
 from romanesco.runtime._session import Parts, Session
 from romanesco.runtime._shared import reserve_shared, settle_shared
-from romanesco.runtime._spec import RunSpec, limit_of
+from romanesco.runtime._spec import RunSpec, with_changes
 from romanesco.runtime._stops import Stops
 from romanesco.task import Plan, Spend, Task
 
@@ -117,24 +117,27 @@ async def resume(run_id: str, parts: Parts, changes: tuple[tuple[str, Any], ...]
     """
     journal = await Journal.open(parts.store, run_id, clock=parts.wall)
     try:
-        recovered = recover(await read_events(parts.store, run_id))
+        events = await _past_events(journal, parts.store)
+        recovered = recover(events)
         spec, plan = spec_and_plan(run_id, recovered)
         if recovered.ended is not None and recovered.ended["status"] == "completed":
             run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec))
             return Session(run, parts, ended=recovered.ended)
         await _refuse_stale_commands(parts.store, run_id)
-        # Checked before it is journaled: a limit that can't be in force must not stay in the way of every resume.
-        wanted = [{"dimension": dimension, "value": value} for dimension, value in changes]
-        spec = with_changes(spec, [*recovered.budget, *wanted])
+        coming: list[tuple[str, dict[str, Any]]] = [
+            ("run.resumed", {"from": recovered.seq, "guards": parts.hooks.names()}),
+            *(("budget.changed", {"dimension": dimension, "value": value}) for dimension, value in changes),
+        ]
+        # Folded and wired as it will stand, before it is journaled: a limit that can't be in force must not stay in
+        # the way of every resume.
+        foreseen = [(seq, kind, "", "", data) for seq, (kind, data) in enumerate(coming, recovered.seq + 1)]
+        recovered = recover([*events, *foreseen])
+        spec = with_changes(spec, recovered.budget)
         check_limits(spec, recovered)
-        prices = parts.prices_of(spec)
-        _wire(spec, plan, parts, journal, recovered, prices)  # a limit that can't hold what must be held back
+        run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec))
         await reserve_shared(parts.store, spec, plan.bill, recovered.spent.spend(recovered.elapsed))
-        await journal.append("run.resumed", data={"from": recovered.seq, "guards": parts.hooks.names()})
-        for change in wanted:
-            await journal.append("budget.changed", data=change)
-        recovered = recover(await read_events(parts.store, run_id))
-        run = _wire(spec, plan, parts, journal, recovered, prices)
+        for kind, data in coming:
+            await journal.append(kind, data=data)
     except BaseException:
         await journal.close()
         raise
@@ -155,6 +158,12 @@ async def replay(run_id: str, parts: Parts) -> Session:
     recovered.steps = memo_from(events)  # failures as they were: a replay tries nothing again
     run = _wire(spec, plan, parts, None, recovered, dict.fromkeys(spec.models.values()))
     return Session(run, parts, recorded=recovered.ended)
+
+
+async def _past_events(journal: Journal, store: Store) -> list[FoldedEvent]:
+    """The events that opening the journal has read and checked, with their payloads; it does not keep them."""
+    past = journal.take_past()
+    return [(e.seq, e.kind, e.node, e.key, data) for e, data in zip(past, await resolve(store, past), strict=True)]
 
 
 async def read_events(store: Store, run_id: str) -> list[FoldedEvent]:
@@ -209,19 +218,6 @@ def check_limits(spec: RunSpec, recovered: Recovery) -> None:
                 limit=limit,
                 advice=f"Give more with {option}. Nothing was changed.",
             )
-
-
-def with_changes(spec: RunSpec, changes: list[dict[str, Any]]) -> RunSpec:
-    """The spec with its budget as changed since.
-
-    Raises:
-        InputError: A limit is not one.
-    """
-    budget = spec.budget
-    for change in changes:
-        limit = limit_of(change["dimension"], change["value"])
-        budget = replace(budget, **{change["dimension"]: getattr(limit, change["dimension"])})
-    return replace(spec, budget=budget)
 
 
 async def _refuse_stale_commands(store: Store, run_id: str) -> None:

@@ -171,16 +171,7 @@ def _record_reply(run: RunContext, step: CallStep, attempt: Attempt, reply: Mode
     Raises:
         ModelError: The reply holds what JSON can't; that is the adapter's fault, and it has been paid for.
     """
-    data = {
-        "line": attempt.line,
-        "call_line": attempt.call_line,
-        "attempt": attempt.number,
-        "usage": usage_data(usage),
-        "usd": _usd(attempt, usage),
-        "reply": reply_data(reply),
-        "timing": timing_data(reply.timing),
-        "elapsed": round(run.stopwatch.elapsed, 3),
-    }
+    data = {**_end_data(run, attempt, usage), "reply": reply_data(reply), "timing": timing_data(reply.timing)}
     try:
         return run.journal.append("call.finished", node=step.node, key=step.key, data=data)
     except JournalUnwritable:
@@ -215,9 +206,9 @@ def _checked(reply: ModelReply, attempt: Attempt) -> Usage:
     A server that reports nothing may also have ignored the cap: what arrived is then the bound, a token a byte.
     """
     usage = reply.usage
-    arrived = sum(len(text.encode("utf-8", "replace")) for text in _texts(reply))
-    if usage is None or (usage.output == 0 and arrived) or usage.input == 0:
+    if usage is None or (usage.output == 0 and any(_texts(reply))) or usage.input == 0:
         worst = attempt.worst()
+        arrived = sum(len(text.encode("utf-8", "replace")) for text in _texts(reply))
         return worst if arrived <= worst.output * BYTES_A_TOKEN else replace(worst, output=arrived)
     if usage.input > MOST_TOKENS or usage.output > MOST_TOKENS:
         return replace(usage, input=min(usage.input, MOST_TOKENS), output=min(usage.output, MOST_TOKENS))
@@ -257,17 +248,7 @@ def _record_failure(
         "call.failed",
         node=step.node,
         key=step.key,
-        data={
-            "line": attempt.line,
-            "call_line": attempt.call_line,
-            "attempt": attempt.number,
-            "error": code,
-            "message": message,
-            "sent": sent,
-            "usage": usage_data(usage),
-            "usd": _usd(attempt, usage),
-            "elapsed": round(run.stopwatch.elapsed, 3),
-        },
+        data={**_end_data(run, attempt, usage), "error": code, "message": message, "sent": sent},
     )
     settle(run, attempt, usage, calls=1 if sent else 0)
     return written
@@ -296,9 +277,17 @@ def _amount_data(attempt: Attempt) -> dict[str, Any]:
     return {"tokens_in": amount.tokens_in, "tokens_out": amount.tokens_out, "usd": usd}
 
 
-def _usd(attempt: Attempt, usage: Usage) -> str | None:
+def _end_data(run: RunContext, attempt: Attempt, usage: Usage) -> dict[str, Any]:
+    """What both ends of an attempt, the good and the bad, have on record."""
     cost = attempt.cost(usage)
-    return None if cost is None else str(cost)
+    return {
+        "line": attempt.line,
+        "call_line": attempt.call_line,
+        "attempt": attempt.number,
+        "usage": usage_data(usage),
+        "usd": None if cost is None else str(cost),
+        "elapsed": round(run.stopwatch.elapsed, 3),
+    }
 
 
 def _notice(run: RunContext, step: CallStep) -> Callable[[str], None] | None:

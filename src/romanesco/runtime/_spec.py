@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from romanesco._codec import from_json
@@ -94,3 +94,16 @@ def limit_of(dimension: str, value: Any) -> Budget:
         ) from None
     Limits.of(budget)
     return budget
+
+
+def with_changes(spec: RunSpec, changes: list[dict[str, Any]]) -> RunSpec:
+    """The spec with its budget as changed since.
+
+    Raises:
+        InputError: A limit is not one.
+    """
+    budget = spec.budget
+    for change in changes:
+        limit = limit_of(change["dimension"], change["value"])
+        budget = replace(budget, **{change["dimension"]: getattr(limit, change["dimension"])})
+    return replace(spec, budget=budget)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import to_json
@@ -13,7 +12,7 @@ from romanesco.budget import require_price
 from romanesco.errors import BudgetExceeded, InputError, JournalError, RomanescoError, StopReason
 from romanesco.runtime._recover import stop_text
 from romanesco.runtime._shared import reserve_shared
-from romanesco.runtime._spec import limit_of
+from romanesco.runtime._spec import limit_of, with_changes
 
 if TYPE_CHECKING:
     from romanesco.journal import Command, Store
@@ -134,8 +133,8 @@ async def change_budget(run: RunContext, store: Store, dimension: str, value: An
     limit = limit_of(dimension, value)
     for name, price in run.prices.items():
         require_price(name, price, limit)
-    budget = replace(run.spec.budget, **{dimension: getattr(limit, dimension)})
-    spec = replace(run.spec, budget=budget)
+    change = {"dimension": dimension, "value": to_json(limit)[dimension]}
+    spec = with_changes(run.spec, [change])
     spent = run.spent.spend(run.stopwatch.elapsed)
     try:
         await reserve_shared(store, spec, run.plan.bill, spent)
@@ -143,7 +142,7 @@ async def change_budget(run: RunContext, store: Store, dimension: str, value: An
         await reserve_shared(store, run.spec, run.plan.bill, spent)  # what it held before
         raise
     run.spec = spec
-    await run.journal.append("budget.changed", data={"dimension": dimension, "value": to_json(limit)[dimension]})
+    await run.journal.append("budget.changed", data=change)
     if dimension == "seconds":
         run.seconds = limit.seconds
     else:
