@@ -18,6 +18,7 @@ import jsonschema_rs
 import pytest
 
 from romanesco.testing._fake_server import FakeServer, embedding
+from romanesco.testing._fake_server_http import Connection
 from romanesco.testing._fake_server_ledger import Ledger
 from romanesco.testing._fake_server_process import FakeServerProcess, main
 from romanesco.testing._fake_server_reply import FakeReply, Fault, count_prompt, instance
@@ -161,6 +162,34 @@ async def test_refusals() -> None:
     assert (status, headers["retry-after"], data["error"]["message"]) == (429, "7", "slow down")
     assert (server.ledger.tokens_in, server.ledger.tokens_out) == (0, 0), "a refusal is not billed"
     assert server.ledger.finished() == []
+
+
+ENDINGS: dict[str, tuple[Fault, bool]] = {
+    "whole": (Fault(), False),
+    "stream": (Fault(), True),
+    "slow stream": (Fault(interval=0.001), True),
+    "refusal": (Fault(status=429), False),
+    "in two pieces": (Fault(stall=0.001, stall_after=1), False),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+async def test_an_answer_is_in_the_ledger_before_its_last_byte_leaves(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads the ledger file after the answer must find it: server and client are two processes."""
+    fault, stream = ENDINGS[name]
+    file, known = tmp_path / "ledger.jsonl", []
+    send = Connection.write
+
+    def watched(connection: Connection, data: bytes) -> None:
+        known.append([entry.finished for entry in Ledger.load(file).requests])
+        send(connection, data)
+
+    monkeypatch.setattr(Connection, "write", watched)
+    async with FakeServer(lambda b, n: FakeReply(fault=fault), ledger_file=file) as server:
+        await post(server, body(stream=stream))
+    assert known[-1] == [True]
 
 
 async def test_the_window_counts_the_cap() -> None:

@@ -257,32 +257,34 @@ class FakeServer:
         self._in_flight -= 1
         self._books.ended(entry)
 
+    def _last(self, connection: Connection, entry: LedgerEntry, data: bytes) -> None:
+        """Send the end of a response, entered in the ledger first: who has a whole answer finds it there."""
+        entry.finished = connection.alive
+        self._end(entry)
+        connection.write(data)
+        connection.answered()
+
     def _refuse(self, connection: Connection, entry: LedgerEntry, refused: tuple[int, bytes, dict[str, str]]) -> None:
         status, body, headers = refused
         entry.status, entry.fault = status, str(status)
-        connection.write(response(status, body, headers))
-        entry.finished = connection.alive
-        self._end(entry)
-        connection.answered()
+        self._last(connection, entry, response(status, body, headers))
 
     def _at_once(self, connection: Connection, entry: LedgerEntry, body: dict[str, Any], reply: FakeReply) -> None:
         """Answer without waiting for anything: no task, one write."""
         entry.fault = reply.fault.name()
         entry.status = 200
         if reply.fault.garbage is not None:
-            connection.write(response(200, reply.fault.garbage.encode()))
+            answer = response(200, reply.fault.garbage.encode())
         elif entry.path.endswith("/embeddings"):
-            connection.write(response(200, self._embeddings(body, entry)))
+            answer = response(200, self._embeddings(body, entry))
         elif body.get("stream"):
             rendered = render(reply, body, entry.digest)
             tail = _tail(reply.fault, rendered, body, entry, reply, self.scenario.model)
             events = [event(_piece(self.scenario.model, delta)) for delta in _deltas(reply, rendered)]
-            connection.write(STREAM_HEAD + chunk(b"".join(events) + tail) + STREAM_END)
+            answer = STREAM_HEAD + chunk(b"".join(events) + tail) + STREAM_END
         else:
-            connection.write(response(200, self._completion(body, reply, entry)))
-        entry.finished = connection.alive
-        self._end(entry)
-        connection.answered()
+            answer = response(200, self._completion(body, reply, entry))
+        self._last(connection, entry, answer)
 
     async def _slowly(
         self,
@@ -331,10 +333,7 @@ class FakeServer:
             self._cut(connection, entry)
             return
         await _stall(reply.fault.stall)
-        connection.write(whole[half:])
-        entry.finished = connection.alive
-        self._end(entry)
-        connection.answered()
+        self._last(connection, entry, whole[half:])
 
     async def _stream(self, connection: Connection, entry: LedgerEntry, body: dict[str, Any], reply: FakeReply) -> None:
         fault = reply.fault
@@ -353,10 +352,8 @@ class FakeServer:
                 await asyncio.sleep(fault.interval)
             connection.write(chunk(event(_piece(self.scenario.model, delta))))
             entry.tokens_out = number
-        connection.write(chunk(_tail(fault, rendered, body, entry, reply, self.scenario.model)) + STREAM_END)
-        entry.finished = connection.alive
-        self._end(entry)
-        connection.answered()
+        tail = _tail(fault, rendered, body, entry, reply, self.scenario.model)
+        self._last(connection, entry, chunk(tail) + STREAM_END)
 
     def _completion(self, body: dict[str, Any], reply: FakeReply, entry: LedgerEntry) -> bytes:
         rendered = render(reply, body, entry.digest)

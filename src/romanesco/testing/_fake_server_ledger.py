@@ -29,7 +29,8 @@ class LedgerEntry:
         ended: The same, or None while in flight.
         in_flight: Requests in flight at its arrival, itself included.
         connection: Number of the connection.
-        finished: Whether the whole response was written to a client that was still there.
+        finished: Whether the whole response was sent to a client that was there then. Entered before the last byte
+            leaves, so a client that has an answer finds it in the ledger.
         disconnected: Whether the client went away before the response was whole.
     """
 
