@@ -13,7 +13,7 @@ import romanesco
 from romanesco import Budget, Outcome, Scope, Status, StopReason, Task
 from romanesco.journal import Command
 from romanesco.runtime import _supervise
-from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Rule, Scenario, Tree
+from romanesco.testing import FakeReply, FakeServer, Fault, Members, Rule, Scenario, Tree
 from tests.runtime.checks import check_run, kinds, nothing_left_behind
 from tests.runtime.processes import Forker
 from tests.runtime.steer import command, going_on, other_process, questions, requests
@@ -261,10 +261,17 @@ async def test_br_119_a_late_answer_to_a_stopped_node_is_refused(tmp_path: Path)
     assert outcome.status is Status.PARTIAL and outcome.answer == ",no"
 
 
-async def test_what_is_said_after_the_end_is_answered_not_swallowed(tmp_path: Path) -> None:
+async def test_what_is_said_at_the_end_is_answered_not_swallowed(tmp_path: Path) -> None:
+    said = asyncio.Event()
+
+    async def ends(task: Task, scope: Scope) -> Outcome:
+        await said.wait()
+        return done("done")
+
     async with FakeServer() as server, other_process(tmp_path) as store:
-        async with going_on(server, tmp_path, Chain()) as run:
+        async with going_on(server, tmp_path, Plain(ends)) as run:
             await store.post(Command("late", "r", "/", "stop", {}, time.time()))
+            said.set()
             outcome = await run.outcome()
         assert outcome.status in (Status.COMPLETED, Status.CANCELLED)
         answer = await store.acknowledgement("late")

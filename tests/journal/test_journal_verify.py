@@ -115,7 +115,9 @@ async def audited(steps: list[Step]) -> Verification:
 
 
 async def test_a_true_journal_is_held_in_all_properties() -> None:
-    found = await audited(script())
+    steps = script()
+    steps[0][2]["spec"]["budget"] = {"tokens": 1600, "calls": 4, "usd": "0.06"}
+    found = await audited(steps)
     assert set(verdicts(found).values()) == {"held"}, found.findings
     assert found.ok
     assert found.seq == 13
@@ -134,6 +136,7 @@ async def test_what_does_not_apply_is_said() -> None:
         "certificate",
         "totals",
         "bill",
+        "limits",
     }
     assert found.ok
     with pytest.raises(UnknownName, match="no run of that id"):
@@ -474,10 +477,11 @@ def test_verification_shares_no_code_with_what_it_verifies() -> None:
         "romanesco.journal._audit",
         "romanesco.journal._certificate",
         "romanesco.journal._event",
+        "romanesco.journal._limits",
         "romanesco.journal._store",
         "romanesco.journal._verify",
     }
-    for name in ("_verify", "_audit"):
+    for name in ("_verify", "_audit", "_limits"):
         text = (ROOM / "journal" / f"{name}.py").read_text(encoding="utf-8")
         for shared in ("event_hash", "canonical", "make_event"):
             assert shared not in text

@@ -231,9 +231,20 @@ async def test_the_repair_of_a_wrap_up_stays_inside_the_held_back_share(tmp_path
     assert [data["line"] for *_, data in started] == ["answer", "wrap-up", "wrap-up"]
 
 
-@pytest.mark.parametrize("raised", [False, True])
+@pytest.mark.parametrize(
+    ("given", "lifted"),
+    [
+        (None, False),
+        (Budget(tokens=200_000), True),
+        (Budget(tokens=90_000), False),
+        (Budget(tokens=100_000), False),
+        (Budget(seconds=3600), False),
+        (Budget(calls=100), True),
+    ],
+    ids=["nothing", "raised", "lowered", "the same", "time", "a first limit of calls"],
+)
 async def test_after_a_servers_overrun_a_resume_sends_nothing_unless_a_limit_was_raised(
-    raised: bool, tmp_path: Path
+    given: Budget | None, lifted: bool, tmp_path: Path
 ) -> None:
     over, store = ModelReply("ok", usage=Usage(10, 500)), MemoryStore()
     options: dict[str, Any] = {"params": {"length": 3, "max_output_tokens": 16}, "budget": Budget(tokens=100_000)}
@@ -247,10 +258,10 @@ async def test_after_a_servers_overrun_a_resume_sends_nothing_unless_a_limit_was
         topologies=[Chain()],
         store=store,
         config=config_in(tmp_path),
-        budget=Budget(tokens=200_000) if raised else None,
+        budget=given,
     )
-    assert len(later.calls) == (2 if raised else 0)
-    assert outcome.status is (Status.COMPLETED if raised else Status.PARTIAL)
+    assert len(later.calls) == (2 if lifted else 0)
+    assert outcome.status is (Status.COMPLETED if lifted else Status.PARTIAL)
 
 
 @pytest.mark.parametrize("word", ["TERMINATE", "FINAL ANSWER", "<done>", "[DONE]"])

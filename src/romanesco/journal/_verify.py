@@ -18,6 +18,7 @@ from romanesco.errors import JournalCorrupt, UnknownName
 from romanesco.journal._audit import Audit, Faults, Totals
 from romanesco.journal._certificate import Certificate
 from romanesco.journal._event import Event
+from romanesco.journal._limits import LimitsAudit
 from romanesco.journal._store import Store
 
 __all__ = ["Finding", "Totals", "Verdict", "Verification", "verify"]
@@ -72,7 +73,7 @@ async def verify(store: Store, run: str, *, certificate: Certificate | None = No
     """Check a run's journal.
 
     Properties: ``readable``, ``sequence``, ``chain``, ``hashes``, ``payloads``, ``certificate``, ``one
-    beginning``, ``one end``, ``order of calls``, ``totals``, ``bill``.
+    beginning``, ``one end``, ``order of calls``, ``totals``, ``bill``, ``limits``.
 
     An attempt that was started and has no end (the process died, or the run ended first) counts as a call;
     its tokens and money are unknown and counted at what was reserved for it, marked in the totals.
@@ -102,9 +103,10 @@ async def verify(store: Store, run: str, *, certificate: Certificate | None = No
         readable.add(f"{damage} Nothing after event {after} was read; the other findings are on what is before.", None)
     payloads = Faults("all payloads are there and have their digests")
     datas = await _datas(store, events, readable, payloads)
-    audit = Audit()
+    audit, limits = Audit(), LimitsAudit()
     for event, data in zip(events, datas, strict=True):
         audit.take(event, data)
+        limits.take(event, data)
     audit.finish()
     findings = (
         _finding("readable", readable),
@@ -118,6 +120,7 @@ async def verify(store: Store, run: str, *, certificate: Certificate | None = No
         _finding("order of calls", audit.order),
         _finding("totals", audit.sums, applies=audit.has_end, otherwise="the run has not ended"),
         _finding("bill", audit.bill, applies=audit.has_bill, otherwise="the run has no plan"),
+        _finding("limits", limits.faults, applies=limits.applies, otherwise="the run has no limits"),
     )
     last = events[-1] if events else None
     return Verification(run, last.seq if last else 0, last.hash if last else "", findings, audit.totals)

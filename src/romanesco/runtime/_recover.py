@@ -107,7 +107,7 @@ class Recovery:
     topology_events: list[FoldedEvent] = field(default_factory=list)
     seq: int = 0
     overrun: str = ""
-    """Why the run's account is stopped, "" if it isn't: a server reported too much and no limit was changed since."""
+    """Why the run's account is stopped, "" if it isn't: a server reported too much and no limit was raised since."""
 
 
 def recover(events: Iterable[FoldedEvent]) -> Recovery:
@@ -128,9 +128,10 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
             reopened_at = max(reopened_at, ended_at)
             _fold_run(state, kind, data)
         elif kind == "budget.changed":
+            if _gives_more(state, data):
+                state.overrun = ""  # a person has looked at it
             state.budget.append(data)
             limits_changed_at = seq
-            state.overrun = ""  # a person has looked at it and gave more
         elif kind == "budget.overrun":
             state.overrun = f"a server reported more than was reserved for the call {key}"
         elif kind.startswith("run."):
@@ -144,6 +145,18 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
     state.spent = total(state.attempts)
     settle_failures(state.steps, limits_changed_at=limits_changed_at, reopened_at=reopened_at)
     return state
+
+
+def _gives_more(state: Recovery, change: dict[str, Any]) -> bool:
+    """Whether a change gave more of what servers report; a limit where there was none says how much more, too."""
+    dimension, value = change["dimension"], change["value"]
+    if dimension not in ("tokens", "tokens_in", "tokens_out", "usd", "calls"):
+        return False
+    before = state.created["spec"]["budget"].get(dimension)
+    for earlier in state.budget:
+        if earlier["dimension"] == dimension:
+            before = earlier["value"]
+    return before is None or value is None or Decimal(str(value)) > Decimal(str(before))
 
 
 def _fold_run(state: Recovery, kind: str, data: dict[str, Any]) -> None:

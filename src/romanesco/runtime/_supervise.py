@@ -142,9 +142,12 @@ async def change_budget(run: RunContext, store: Store, dimension: str, value: An
         await reserve_shared(store, run.spec, run.plan.bill, spent)  # what it held before
         raise
     run.spec = spec
-    await run.journal.append("budget.changed", data=change)
+    written = run.journal.append("budget.changed", data=change)
+    # In force from its place in the journal on, not from when that is on disk: what is started in between stands
+    # after it, and a lowered limit must hold for all that stands after it.
     if dimension == "seconds":
         run.seconds = limit.seconds
     else:
         run.ledger.set_limit(run.accounts.run, dimension, getattr(limit, dimension))
+    await written
     return f"The limit of {dimension} is {value} now."

@@ -33,7 +33,7 @@ from romanesco.testing._fake_server_reply import (
     render,
     reported,
 )
-from romanesco.testing._fake_server_scenario import Matcher, Scenario
+from romanesco.testing._fake_server_scenario import Bucket, Matcher, Scenario
 
 Answer = Callable[[dict[str, Any], int], "FakeReply | str"]
 """From a request body and its number in order of arrival (from 0) to the answer; a string is a reply's text."""
@@ -72,8 +72,8 @@ class FakeServer:
         self._in_flight = 0
         self._gate: list[asyncio.Future[None]] = []
         self._gate_open = self.scenario.barrier <= 1
-        self._bucket = float(self.scenario.burst)
-        self._filled = time.monotonic()
+        rate = self.scenario.rate_limit
+        self._bucket = None if rate is None else Bucket(rate, self.scenario.burst)
 
     @property
     def ledger(self) -> Ledger:
@@ -237,20 +237,10 @@ class FakeServer:
                 f"{wanted} tokens. Please reduce the length of the messages."
             )
             return 400, refusal(400, text, "context_length_exceeded", "messages"), {}
-        return self._throttled()
-
-    def _throttled(self) -> tuple[int, bytes, dict[str, str]] | None:
-        rate = self.scenario.rate_limit
-        if rate is None:
+        wait = 0.0 if self._bucket is None else self._bucket.take(time.monotonic())
+        if not wait:
             return None
-        now = time.monotonic()
-        self._bucket = min(float(self.scenario.burst), self._bucket + (now - self._filled) * rate)
-        self._filled = now
-        if self._bucket >= 1:
-            self._bucket -= 1
-            return None
-        wait = f"{(1 - self._bucket) / rate:.3f}"
-        return 429, refusal(429, "Rate limit reached.", "rate_limit_exceeded"), {"retry-after": wait}
+        return 429, refusal(429, "Rate limit reached.", "rate_limit_exceeded"), {"retry-after": f"{wait:.3f}"}
 
     def _end(self, entry: LedgerEntry) -> None:
         entry.ended = time.monotonic()

@@ -15,6 +15,31 @@ T = TypeVar("T")
 _AUTO = FakeReply()
 
 
+class Bucket:
+    """A token bucket: how a server counts requests a second.
+
+    Args:
+        rate: Requests a second that it fills up by.
+        burst: Requests that it holds, and begins with.
+    """
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._level = float(burst)
+        self._filled: float | None = None
+
+    def take(self, now: float) -> float:
+        """Let one request through; gives 0, or the seconds until there is room for it."""
+        since = 0.0 if self._filled is None else now - self._filled
+        self._level = min(self._burst, self._level + since * self._rate)
+        self._filled = now
+        if self._level >= 1:
+            self._level -= 1
+            return 0.0
+        return (1 - self._level) / self._rate
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """An answer for the requests that it matches. The first rule that matches answers.
