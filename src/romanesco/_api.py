@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from typing import Any, TypeVar, Unpack
 
 from romanesco._codec import to_json
@@ -16,7 +17,7 @@ from romanesco.runtime import plan_run as _plan_run
 from romanesco.runtime import replay as _replay
 from romanesco.runtime import resume as _resume
 from romanesco.runtime import start as _start
-from romanesco.task import Budget, Outcome, Plan
+from romanesco.task import Budget, Outcome, Plan, Spend
 
 T = TypeVar("T")
 
@@ -44,9 +45,54 @@ class Run:
         assert self._watcher is not None, "a run whose caller only waits for the outcome keeps no events"
         return self._watcher.events()
 
-    async def stop(self, why: str = "the caller stopped it") -> None:
-        """Stop the run; when this returns, no request of it reaches a server any more."""
-        await self._session.stop(f"Stopped: {why}")
+    @property
+    def spend(self) -> Spend:
+        """What has been spent so far."""
+        return self._session.spend()
+
+    async def stop(self, why: str = "the caller stopped it", *, node: str = "/") -> None:
+        """Stop the run, or one node and all below it; when this returns, no request of it reaches a server any more.
+
+        Args:
+            why: What the outcome's note says.
+            node: Path of the node; by default the whole run.
+
+        Raises:
+            InputError: The run has no such node.
+        """
+        if node == "/":
+            await self._session.stop(f"Stopped: {why}")
+        else:
+            await self._say("stop", node, why=why)
+
+    async def answer(self, text: str, question: str | None = None) -> None:
+        """Answer a question that the run has asked (an event ``question.asked``); then the answer is on record.
+
+        Args:
+            text: The answer.
+            question: The question's id; may be left out while only one waits.
+
+        Raises:
+            InputError: No such question waits, several do and none is named, or it isn't one of the choices.
+        """
+        await self._say("answer", question=question, text=text)
+
+    async def limit(self, **limits: float | str | Decimal | None) -> None:
+        """Raise, lower or remove (None) limits while the run goes on: ``await run.limit(tokens=50_000, usd=None)``.
+
+        Args:
+            **limits: Fields of ``Budget`` and their new values.
+
+        Raises:
+            InputError: One of them is no limit, or limits money where a price is unknown.
+            BudgetExceeded: An account shared with other runs can't carry it; then that limit is as it was.
+        """
+        for dimension, value in limits.items():
+            given = str(value) if isinstance(value, Decimal) else value
+            await self._say("budget", dimension=dimension, value=given)
+
+    async def _say(self, verb: str, node: str = "/", **data: Any) -> None:
+        await self._session.say(verb, node, **data)
 
     async def outcome(self) -> Outcome:
         """Wait for the end."""
@@ -132,12 +178,16 @@ async def plan(goal: str, **options: Unpack[RunOptions]) -> Plan:
         return await _plan_run(prepared.spec, parts)
 
 
-async def resume(run: str, *, budget: Budget | None = None, **options: Unpack[AgainOptions]) -> Outcome:
+async def resume(
+    run: str, *, budget: Budget | None = None, resend: bool = False, **options: Unpack[AgainOptions]
+) -> Outcome:
     """Go on with a run from where its journal left off. Finished calls are not made again.
 
     Args:
         run: The run's id.
         budget: New limits, where not None.
+        resend: Add the worst case of the calls that were in doubt to the bill, for a run that was killed so often
+            that sending them again has used up its retries.
         **options: ``model`` (adapters that came as objects), ``config``, and the parts of ``open_run``.
 
     Returns:
@@ -151,19 +201,22 @@ async def resume(run: str, *, budget: Budget | None = None, **options: Unpack[Ag
         UnknownName: No such run.
         JournalError: The journal can't be read or written.
     """
-    async with _again(lambda parts: _resume(run, parts, _changes(budget)), options, watched=False) as going:
+    async with _again(
+        lambda parts: _resume(run, parts, _changes(budget), resend=resend), options, watched=False
+    ) as going:
         return await going.outcome()
 
 
 @asynccontextmanager
 async def open_resumed(
-    run: str, *, budget: Budget | None = None, **options: Unpack[AgainOptions]
+    run: str, *, budget: Budget | None = None, resend: bool = False, **options: Unpack[AgainOptions]
 ) -> AsyncIterator[Run]:
     """Go on with a run and watch it, as a context manager: leaving it ends the run.
 
     Args:
         run: The run's id.
         budget: New limits, where not None.
+        resend: As for ``resume``.
         **options: Those of ``resume``.
 
     Raises:
@@ -174,7 +227,9 @@ async def open_resumed(
         UnknownName: No such run.
         JournalError: The journal can't be read or written.
     """
-    async with _again(lambda parts: _resume(run, parts, _changes(budget)), options, watched=True) as going:
+    async with _again(
+        lambda parts: _resume(run, parts, _changes(budget), resend=resend), options, watched=True
+    ) as going:
         yield going
 
 

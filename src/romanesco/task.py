@@ -201,6 +201,34 @@ class Spend:
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """Where a run's active seconds went.
+
+    Attributes:
+        active: Seconds that the run was active.
+        waiting: Of these, seconds in which at least one call was out at a model.
+        queue: Seconds that calls waited for a slot, summed over calls.
+        first_token: Seconds until the first token, summed over calls.
+        generating: Seconds from the first token to the last, summed over calls.
+        parse: Of these, seconds spent on reading the reply, summed over calls.
+        calls: Finished calls that these sums are over.
+    """
+
+    active: float = 0.0
+    waiting: float = 0.0
+    queue: float = 0.0
+    first_token: float = 0.0
+    generating: float = 0.0
+    parse: float = 0.0
+    calls: int = 0
+
+    @property
+    def own(self) -> float:
+        """Active seconds in which no call was out: journal, embeddings, retries' pauses, the engine."""
+        return max(0.0, self.active - self.waiting)
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A proposal of one member in one round.
 
@@ -339,6 +367,7 @@ class Outcome:
         run: The run's id ("" for a node that is not the root).
         topology: The topology that ran.
         spend: What it cost.
+        times: Where its active seconds went.
         bill: The worst case that was printed before.
         lines: What each line of the bill came to: calls, tokens and money that were spent on it.
         reasons: Why the plan looked as it did.
@@ -346,6 +375,7 @@ class Outcome:
         head: Hash of the journal's last event.
         certificate: Path of the certificate file, or "".
         dimension: Which limit ended it (``tokens``, ``usd``, ``calls``, ``seconds``, ...), or "".
+        account: Whose limit that was: ``run``, or a part of it such as ``run/line:retry`` or ``run/node:/a``; or "".
         models: Names of the models that answered, by role, as their servers gave them; where the topology doesn't say,
             ``provider:model`` by role as configured.
     """
@@ -362,6 +392,8 @@ class Outcome:
     head: str = ""
     certificate: str = ""
     dimension: str = ""
+    account: str = ""
+    times: Times = Times()
     lines: tuple[BillLine, ...] = ()
     reasons: tuple[str, ...] = ()
     budget: Budget = Budget()

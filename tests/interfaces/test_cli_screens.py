@@ -11,10 +11,10 @@ from rich.console import Console, RenderableType
 
 from romanesco.errors import EXIT_CODES, StopReason
 from romanesco.interfaces.cli._bill import cost_table, fits_text, plan_data, plan_parts
-from romanesco.interfaces.cli._costs import line_costs, times
+from romanesco.interfaces.cli._costs import line_costs
 from romanesco.interfaces.cli._outcome import outcome_parts, status_text
 from romanesco.interfaces.cli._sections import SECTIONS
-from romanesco.runtime import Attempted, FoldedEvent, Spent
+from romanesco.runtime import Attempted, Spent
 from romanesco.task import Bill, BillLine, Budget, Deliberation, Dissent, Outcome, Plan, Spend, Status
 
 BILL = Bill((BillLine("proposal", 3, 300, 90, Decimal("0.03")), BillLine("retry", 2, 200, 60, Decimal("0.02"))))
@@ -74,22 +74,6 @@ def test_a_line_that_is_not_on_the_bill_is_told_too() -> None:
     lines = line_costs(Bill(()), [attempt("answer", "answer", Spent(calls=1, tokens_in=5, priced=False))])
     assert [(one.purpose, one.most, one.calls, one.usd) for one in lines] == [("answer", None, 1, None)]
     assert "unknown" in text(cost_table(lines))
-
-
-def test_br_148_time_is_split_into_queue_provider_parse_and_own() -> None:
-    timing = {"queue": 0.5, "first_token": 1.0, "total": 3.0, "parse": 0.25}
-    events: list[FoldedEvent] = [
-        (1, "call.started", "/", "a", {"attempt": 1, "elapsed": 1.0}),
-        (2, "call.started", "/", "b", {"attempt": 1, "elapsed": 2.0}),
-        (3, "call.finished", "/", "a", {"attempt": 1, "elapsed": 4.0, "timing": timing}),
-        (4, "call.failed", "/", "b", {"attempt": 1, "elapsed": 5.0}),
-        (5, "run.tick", "", "", {"elapsed": 8.0}),
-        (6, "call.started", "/", "c", {"attempt": 1, "elapsed": 9.0}),
-        (7, "run.ended", "", "", {"elapsed": 10.0}),
-    ]
-    split = times(events)
-    assert (split.active, split.waiting, split.own) == (10.0, 5.0, 5.0)
-    assert (split.queue, split.first_token, split.generating, split.parse, split.calls) == (0.5, 1.0, 2.0, 0.25, 1)
 
 
 def test_a_completed_outcome_has_no_label() -> None:

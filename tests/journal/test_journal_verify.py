@@ -128,6 +128,41 @@ async def test_a_true_journal_is_held_in_all_properties() -> None:
     assert totals.unknown == 0
 
 
+def raised(**more: Any) -> Step:
+    usual = {"purpose": "retry", "calls": 1, "tokens_in": 200, "tokens_out": 200, "usd": "0.02"}
+    return "bill.raised", "", {**usual, **more}
+
+
+def killed_and_sent_again(*raises: Step) -> list[Step]:
+    """One retry more than the bill carries, for a call that was in doubt."""
+    again = [("call.started", "b", started("retry", 3)), ("call.finished", "b", finished("retry", 3))]
+    return [*script()[:-3], ("run.resumed", "", {}), *raises, *again]
+
+
+async def test_a_bill_carries_calls_in_doubt_once_more() -> None:
+    assert "line 'retry'" in violated(await audited(killed_and_sent_again()))["bill"]
+    assert "bill" not in violated(await audited(killed_and_sent_again(raised())))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"calls": 2}, "calls 2 added, 1 in doubt"),
+        ({"tokens_in": 201}, "tokens_in 201 added, 200 in doubt"),
+        ({"tokens_out": 900}, "tokens_out 900 added, 200 in doubt"),
+        ({"usd": "0.03"}, "usd 0.03 added, 0.02 in doubt"),
+        ({"usd": None}, "usd unknown, 0.02 in doubt"),
+        ({"calls": "many"}, "usable number"),
+    ],
+)
+async def test_a_bill_that_was_raised_by_more_than_was_in_doubt(more: dict[str, Any], words: str) -> None:
+    assert words in " ".join(violated(await audited(killed_and_sent_again(raised(**more)))).values())
+
+
+async def test_a_bill_that_was_raised_twice_for_one_doubt() -> None:
+    assert "calls 2 added, 1 in doubt" in violated(await audited(killed_and_sent_again(raised(), raised())))["bill"]
+
+
 async def test_what_does_not_apply_is_said() -> None:
     store = MemoryStore()
     await written(store, script()[:1])

@@ -106,6 +106,7 @@ class Audit:
     _finished: dict[tuple[str, str], str] = field(default_factory=dict)
     _lines: dict[str, Totals] = field(default_factory=dict)
     _plan: Any = None
+    _raised: dict[str, Totals] = field(default_factory=dict)
 
     def take(self, event: Event, data: dict[str, Any]) -> None:
         """Take the next event."""
@@ -121,6 +122,8 @@ class Audit:
                 self.has_bill = _bill(self._plan) != {}
             case "run.resumed":
                 self._session_over()
+            case "bill.raised":
+                self._raise(event, data)
             case "run.ended":
                 self._session_over()
                 self._ended(event, data)
@@ -181,6 +184,25 @@ class Audit:
         if self._finished.get(step) == fingerprint:
             self.order.add(f"event {event.seq} finishes a step that is finished already", event.seq)
         self._finished[step] = fingerprint
+
+    def _raise(self, event: Event, data: dict[str, Any]) -> None:
+        """The bill was raised for calls in doubt: by no more, all raises together, than was in doubt by then."""
+        more = Totals(
+            self._tokens(event, data.get("calls")),
+            self._tokens(event, data.get("tokens_in")),
+            self._tokens(event, data.get("tokens_out")),
+            usd=self._money(event, data.get("usd")),
+        )
+        line = str(data.get("purpose"))
+        self._raised[line] = self._raised.get(line, Totals()) + more
+        raised, doubt = Totals(), Totals()
+        for amount in self._raised.values():
+            raised = raised + amount
+        for attempts in self._lost.values():
+            for opened in attempts:
+                doubt = doubt + opened.bound + Totals(calls=1)
+        for fault in _over(raised, doubt, "in doubt", "added"):
+            self.bill.add(f"event {event.seq} raised the bill: {fault}", event.seq)
 
     def _count(self, line: str, amount: Totals) -> None:
         self._lines[line] = self._lines.get(line, Totals()) + amount
@@ -259,6 +281,8 @@ class Audit:
         if limits is None:
             self.bill.add("the plan has no readable bill", None)
             return
+        for line, more in self._raised.items():
+            limits[line] = limits.get(line, Totals()) + more
         whole = Totals()
         for limit in limits.values():
             whole = whole + limit
@@ -270,17 +294,17 @@ class Audit:
             self.bill.add(f"in all: {fault}", None)
 
 
-def _over(amount: Totals, limit: Totals) -> list[str]:
+def _over(amount: Totals, limit: Totals, where: str = "on the bill", done: str = "spent") -> list[str]:
     faults = [
-        f"{name} {getattr(amount, name)} spent, {getattr(limit, name)} on the bill"
+        f"{name} {getattr(amount, name)} {done}, {getattr(limit, name)} {where}"
         for name in ("calls", "tokens_in", "tokens_out")
         if getattr(amount, name) > getattr(limit, name)
     ]
     if limit.usd is not None:
         if amount.usd is None:
-            faults.append(f"usd unknown, {limit.usd} on the bill")
+            faults.append(f"usd unknown, {limit.usd} {where}")
         elif amount.usd > limit.usd:
-            faults.append(f"usd {amount.usd} spent, {limit.usd} on the bill")
+            faults.append(f"usd {amount.usd} {done}, {limit.usd} {where}")
     return faults
 
 

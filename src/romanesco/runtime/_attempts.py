@@ -14,6 +14,7 @@ from romanesco.errors import BudgetExceeded, ModelError
 from romanesco.models import ModelReply, first_rung, prepare
 from romanesco.runtime._accounts import RETRY, WRAP_UP
 from romanesco.runtime._context import RunContext
+from romanesco.runtime._resend import ADVICE as RESEND
 from romanesco.runtime._retry import Again, costs_nothing, decide
 from romanesco.runtime._sending import NO_USAGE, ONE_CALL, Attempt, CallStep, attempt_once, settle
 
@@ -74,8 +75,14 @@ async def _reserve(run: RunContext, step: CallStep, number: int, tokens_in: int)
         if retry is not None:
             return retry
     amount, price = _worst_case(run, step, tokens_in, calls=1)
-    accounts = (*run.accounts.member(step.node, step.role), *run.accounts.line(step.line))
-    held = await run.ledger.acquire(accounts, amount, wrap_up=step.line == WRAP_UP)
+    line = run.accounts.line(step.line)
+    try:
+        accounts = (*run.accounts.member(step.node, step.role), *line)
+        held = await run.ledger.acquire(accounts, amount, wrap_up=step.line == WRAP_UP)
+    except BudgetExceeded as error:
+        if run.memo.interrupted(step.node, step.key) and error.account in {account.name for account in line}:
+            error.advice = RESEND
+        raise
     return Attempt(number, amount, (held,), price, step.line, step.line)
 
 

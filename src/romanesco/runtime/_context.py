@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -75,7 +76,10 @@ class RunContext:
     jitter: random.Random = field(default_factory=random.Random)  # noqa: S311 - spreads retries
     spent: Spent = field(default_factory=Spent)
     offers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     seconds: float | None = None
+    steering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a limit changes: the next change starts from what this one leaves."""
     solve: Callable[[str, Any], Awaitable[Any]] = field(init=False)
     """Runs the topology of a name on a payload in this run: what an engine is given to drive."""
 

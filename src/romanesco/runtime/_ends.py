@@ -43,10 +43,10 @@ def with_answer(outcome: Outcome, answer: str) -> Outcome:
 def cut_short(offer: dict[str, Any] | None, error: RomanescoError) -> Outcome:
     """The outcome of a node that an error ended: its last offer, labelled, or nothing but the reason."""
     reason = error.reason
-    dimension = error.dimension if isinstance(error, BudgetExceeded) else ""
+    dimension, account = (error.dimension, error.account) if isinstance(error, BudgetExceeded) else ("", "")
     if offer is None:
         status = STATUS_OF.get(reason, Status.FAILED)
-        return Outcome(status=status, reason=reason, note=str(error), dimension=dimension)
+        return Outcome(status=status, reason=reason, note=str(error), dimension=dimension, account=account)
     deliberation = offer["deliberation"]
     when = f": {offer['note'].rstrip('.')}" if offer["note"] else ""
     note = f"{str(error).rstrip('.')}. What follows is the best answer so far{when}."
@@ -56,6 +56,7 @@ def cut_short(offer: dict[str, Any] | None, error: RomanescoError) -> Outcome:
         answer=offer["answer"],
         note=note,
         dimension=dimension,
+        account=account,
         deliberation=None if deliberation is None else from_json(Deliberation, deliberation),
     )
 

@@ -23,6 +23,7 @@ from romanesco.runtime._nodes import solve_node
 from romanesco.runtime._questions import Questions
 from romanesco.runtime._recorder import Recorder
 from romanesco.runtime._recover import FoldedEvent, Recovery, recover
+from romanesco.runtime._resend import room_for_doubts, with_raises
 from romanesco.runtime._session import Parts, Session
 from romanesco.runtime._shared import reserve_shared, settle_shared
 from romanesco.runtime._spec import RunSpec, with_changes
@@ -101,13 +102,16 @@ async def start(spec: RunSpec, parts: Parts, plan: Plan | None = None) -> Sessio
     return Session(run, parts)
 
 
-async def resume(run_id: str, parts: Parts, changes: tuple[tuple[str, Any], ...] = ()) -> Session:
+async def resume(
+    run_id: str, parts: Parts, changes: tuple[tuple[str, Any], ...] = (), *, resend: bool = False
+) -> Session:
     """Open a run from where its journal left off.
 
     Args:
         run_id: The run.
         parts: What it is made of now; models are looked up by the recorded names.
         changes: New limits: ``(dimension, value)``. A completed run has nothing left to do and stays as it is.
+        resend: Let the bill carry the calls that were in doubt once more; see ``Session.raised``.
 
     Raises:
         InputError: A new limit is below what the run has used; nothing is written.
@@ -128,10 +132,14 @@ async def resume(run_id: str, parts: Parts, changes: tuple[tuple[str, Any], ...]
             ("run.resumed", {"from": recovered.seq, "guards": parts.hooks.names()}),
             *(("budget.changed", {"dimension": dimension, "value": value}) for dimension, value in changes),
         ]
+        raised = room_for_doubts(recovered) if resend and plan.bill.lines else None
+        if raised is not None:
+            coming.append(("bill.raised", to_json(raised)))
         # Folded and wired as it will stand, before it is journaled: a limit that can't be in force must not stay in
         # the way of every resume.
         foreseen = [(seq, kind, "", "", data) for seq, (kind, data) in enumerate(coming, recovered.seq + 1)]
         recovered = recover([*events, *foreseen])
+        spec, plan = spec_and_plan(run_id, recovered)
         spec = with_changes(spec, recovered.budget)
         check_limits(spec, recovered)
         run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec))
@@ -141,7 +149,7 @@ async def resume(run_id: str, parts: Parts, changes: tuple[tuple[str, Any], ...]
     except BaseException:
         await journal.close()
         raise
-    return Session(run, parts)
+    return Session(run, parts, raised=raised)
 
 
 async def replay(run_id: str, parts: Parts) -> Session:
@@ -179,7 +187,7 @@ async def read_events(store: Store, run_id: str) -> list[FoldedEvent]:
 
 
 def spec_and_plan(run_id: str, recovered: Recovery) -> tuple[RunSpec, Plan]:
-    """What the journal says the run was asked to be, and its plan.
+    """What the journal says the run was asked to be, and its plan with the bill as it stands.
 
     Raises:
         JournalCorrupt: It says neither: the process died before the run was planned.
@@ -190,7 +198,8 @@ def spec_and_plan(run_id: str, recovered: Recovery) -> tuple[RunSpec, Plan]:
             value=run_id,
             advice="Nothing was spent; start it again.",
         )
-    return from_json(RunSpec, recovered.created["spec"]), from_json(Plan, recovered.planned["plan"])
+    plan = with_raises(from_json(Plan, recovered.planned["plan"]), recovered.raises)
+    return from_json(RunSpec, recovered.created["spec"]), plan
 
 
 def check_limits(spec: RunSpec, recovered: Recovery) -> None:
@@ -252,7 +261,7 @@ def _wire(
     run = RunContext(
         spec=spec,
         plan=plan,
-        journal=Recorder(journal, feed),
+        journal=Recorder(journal, feed, recovered.clockwork),
         memo=Memo(recovered.steps, live=journal is not None),
         ledger=ledger,
         accounts=Accounts(ledger, run_account, lines, past=past, role_limits=spec.role_limits),
@@ -271,6 +280,7 @@ def _wire(
         wall=parts.wall,
         spent=recovered.spent,
         offers=dict(recovered.offers),
+        answers=recovered.answers,
         seconds=spec.budget.seconds,
     )
     run.solve = partial(solve_node, run)

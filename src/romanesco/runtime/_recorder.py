@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Generator
 from typing import Any
 
 from romanesco.journal import GENESIS, Event, Journal
+from romanesco.runtime._clockwork import Clockwork
 from romanesco.runtime._feed import Feed, RunEvent
 
 
@@ -23,9 +24,11 @@ class Recorder:
     Args:
         journal: The run's journal, or None for a replay.
         feed: The run's watchers.
+        clockwork: Adds up where the time goes, on from where a resumed run's journal left it.
     """
 
-    def __init__(self, journal: Journal | None, feed: Feed) -> None:
+    def __init__(self, journal: Journal | None, feed: Feed, clockwork: Clockwork) -> None:
+        self.clockwork = clockwork
         self._journal = journal
         self._feed = feed
 
@@ -53,6 +56,7 @@ class Recorder:
         if self._journal is None:
             self._publish(kind, node, key, data, 0)
             return Unwritten()
+        self.clockwork.take(kind, node, key, data)
         written = self._journal.append(kind, node=node, key=key, data=data)
         self._publish(kind, node, key, data, written.event.seq)
         return written

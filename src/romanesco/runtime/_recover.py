@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from romanesco.runtime._clockwork import Clockwork
 from romanesco.runtime._memo import Recorded, StepId, memo_from, settle_failures
 from romanesco.task import Spend
 
@@ -81,10 +82,13 @@ class Recovery:
         attempts: All attempts, in order.
         spent: Their total.
         elapsed: Active seconds so far.
+        clockwork: Where they went.
         offers: Best answer so far by node.
         ended: Data of the last ``run.ended``, None if the run was not ended or was resumed since.
         budget: Changes of limits by a person, in order.
+        raises: What was added to the bill's retries for calls in doubt, in order.
         questions: Questions by id: pending ones have no answer.
+        answers: What people answered, by the question's id.
         opened: Paths of the children that were opened.
         stops: Nodes that a person stopped since the run was last ended, and how the stop is told; none for a stop
             of the whole run, which a resume takes back.
@@ -98,10 +102,13 @@ class Recovery:
     attempts: list[Attempted] = field(default_factory=list)
     spent: Spent = field(default_factory=Spent)
     elapsed: float = 0.0
+    clockwork: Clockwork = field(default_factory=Clockwork)
     offers: dict[str, dict[str, Any]] = field(default_factory=dict)
     ended: dict[str, Any] | None = None
     budget: list[dict[str, Any]] = field(default_factory=list)
+    raises: list[dict[str, Any]] = field(default_factory=list)
     questions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     opened: set[str] = field(default_factory=set)
     stops: dict[str, str] = field(default_factory=dict)
     topology_events: list[FoldedEvent] = field(default_factory=list)
@@ -119,6 +126,7 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
     for seq, kind, node, key, data in listed:
         state.seq = seq
         state.elapsed = max(state.elapsed, data.get("elapsed", 0.0))
+        state.clockwork.take(kind, node, key, data)
         if kind.startswith("call."):
             _fold_call(state, open_attempts, kind, node, key, data)
         elif kind == "run.ended":
@@ -134,6 +142,9 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
             limits_changed_at = seq
         elif kind == "budget.overrun":
             state.overrun = f"a server reported more than was reserved for the call {key}"
+        elif kind == "bill.raised":
+            state.raises.append(data)
+            limits_changed_at = seq
         elif kind.startswith("run."):
             _fold_run(state, kind, data)
         elif not _fold_node(state, kind, node, key, data) and key.startswith("record:"):
@@ -175,6 +186,8 @@ def _fold_node(state: Recovery, kind: str, node: str, key: str, data: dict[str, 
     """Fold an event of a node; whether it was one that the runtime writes."""
     if kind == "question.asked":
         state.questions[data["id"]] = {**data, "node": node, "key": key}
+    elif kind == "question.answered":
+        state.answers[data["id"]] = data
     elif kind == "offer":
         state.offers[node] = data
     elif kind == "node.opened":
@@ -219,6 +232,9 @@ def stop_text(data: dict[str, Any]) -> str:
 
 def _answer_questions(state: Recovery) -> None:
     for question in state.questions.values():
+        given = state.answers.get(question["id"])
+        if given is not None and given["digest"] == question["digest"]:
+            question["answer"] = given["text"]
         recorded = state.steps.get((question["node"], question["key"]))
         if recorded is not None and recorded.data is not None:
             question["answer"] = recorded.data["result"]

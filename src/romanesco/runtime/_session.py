@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import from_json, to_json
 from romanesco.budget import price_of, require_price
-from romanesco.errors import BudgetExceeded, Diverged, JournalError, StopReason
-from romanesco.journal import Certificate, Event, write_certificate
+from romanesco.errors import BudgetExceeded, Diverged, InputError, JournalError, StopReason
+from romanesco.journal import Certificate, Command, Event, write_certificate
 from romanesco.runtime._context import RunContext
 from romanesco.runtime._ends import cut_short
 from romanesco.runtime._engine import Engine, LocalEngine
@@ -23,7 +24,7 @@ from romanesco.runtime._hooks import Hooks
 from romanesco.runtime._registry import Topologies
 from romanesco.runtime._shared import settle_shared
 from romanesco.runtime._spec import RunSpec
-from romanesco.runtime._supervise import supervise
+from romanesco.runtime._supervise import steer, supervise
 from romanesco.task import BillLine, Outcome, Plan, Spend, Status
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Session:
         parts: What it is made of.
         ended: Data of its ``run.ended``, if there is nothing left to do.
         recorded: For a replay, data of its ``run.ended``, if there is one.
+        raised: What this resume added to the bill for calls in doubt.
     """
 
     def __init__(
@@ -95,11 +97,15 @@ class Session:
         *,
         ended: dict[str, Any] | None = None,
         recorded: dict[str, Any] | None = None,
+        raised: BillLine | None = None,
     ) -> None:
         self._run = run
         self._parts = parts
         self._ended = ended
         self._recorded = recorded
+        self.raised = raised
+        self._speaking = asyncio.Lock()
+        self._over = ended is not None
 
     @property
     def id(self) -> str:
@@ -128,6 +134,27 @@ class Session:
         """Stop the run; returns when no request of it can reach a server any more."""
         await self._run.stops.stop("/", why, reason)
 
+    async def say(self, verb: str, node: str = "/", **data: Any) -> str:
+        """Say to the run what another process would say through its inbox: the same words, recorded the same.
+
+        Args:
+            verb: ``stop``, ``answer`` or ``budget``.
+            node: Path of the node it is meant for.
+            **data: The command's data.
+
+        Returns:
+            What came of it.
+
+        Raises:
+            InputError: It can't be done, or the run has ended.
+            BudgetExceeded: An account shared with other runs can't carry a new limit; nothing is changed.
+        """
+        command = Command(os.urandom(16).hex(), self.id, node, verb, data, self._parts.wall())
+        async with self._speaking:
+            if self._over:
+                raise InputError("The run has ended", value=self.id, advice="Resume it, or look at its outcome.")
+            return await steer(self._run, self._parts.store, command)
+
     async def drive(self) -> Outcome:
         """Work until the run ends, and give its outcome. Called once."""
         run = self._run
@@ -136,7 +163,10 @@ class Session:
                 outcome = from_json(Outcome, self._ended["outcome"])
                 await settle_shared(self._parts.store, run.spec, outcome.spend)
                 return replace(outcome, head=run.journal.head)
-            return await self._end(await (self._supervised() if run.memo.live else self._solve()))
+            outcome = await (self._supervised() if run.memo.live else self._solve())
+            async with self._speaking:  # what is being said is said to its end, and stands before the run's
+                self._over = True
+            return await self._end(outcome)
         finally:
             run.feed.end()
             await run.journal.close()
@@ -199,6 +229,7 @@ class Session:
             run=self.id,
             bill=run.plan.bill,
             spend=self.spend(),
+            times=run.journal.clockwork.times(run.stopwatch.elapsed),
             lines=self._lines(),
             reasons=run.plan.reasons,
             budget=run.spec.budget,

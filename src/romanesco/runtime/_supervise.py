@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from romanesco._codec import to_json
 from romanesco.budget import require_price
 from romanesco.errors import BudgetExceeded, InputError, JournalError, RomanescoError, StopReason
+from romanesco.journal import digest
 from romanesco.runtime._recover import stop_text
 from romanesco.runtime._shared import reserve_shared
 from romanesco.runtime._spec import limit_of, with_changes
@@ -76,22 +77,32 @@ LATE = {"ok": False, "message": "The run had ended when this was read."}
 
 
 async def obey(run: RunContext, store: Store, command: Command) -> dict[str, Any]:
-    """Carry out one command and say what came of it. The command stands in the journal before it takes effect."""
+    """Carry out one command from the inbox and say what came of it."""
     try:
-        if command.verb == "stop":
-            _check_node(run, command.node)
-        await run.journal.append(
-            "command.received",
-            node=command.node,
-            key=f"command:{command.id}",
-            data={"id": command.id, "verb": command.verb, "data": command.data},
-        )
-        said = await _carry_out(run, store, command)
+        said = await steer(run, store, command)
     except JournalError:
         raise
     except RomanescoError as error:
         return {"ok": False, "message": str(error)}
     return {"ok": True, "message": said}
+
+
+async def steer(run: RunContext, store: Store, command: Command) -> str:
+    """Carry out one command. It stands in the journal before it takes effect.
+
+    Raises:
+        InputError: It can't be done.
+        BudgetExceeded: An account shared with other runs can't carry a new limit; nothing is changed.
+    """
+    if command.verb == "stop":
+        _check_node(run, command.node)
+    await run.journal.append(
+        "command.received",
+        node=command.node,
+        key=f"command:{command.id}",
+        data={"id": command.id, "verb": command.verb, "data": command.data},
+    )
+    return await _carry_out(run, store, command)
 
 
 def _check_node(run: RunContext, node: str) -> None:
@@ -110,11 +121,34 @@ async def _carry_out(run: RunContext, store: Store, command: Command) -> str:
         text = data.get("text")
         if not isinstance(text, str):
             raise InputError("The answer has no text", advice="Say: romanesco answer RUN ID TEXT.")
-        question = run.questions.answer(data.get("question"), text)
-        return f"Question {question} is answered."
+        return await answer_question(run, data.get("question"), text)
     if command.verb == "budget":
-        return await change_budget(run, store, str(data.get("dimension")), data.get("value"))
+        async with run.steering:
+            return await change_budget(run, store, str(data.get("dimension")), data.get("value"))
     raise InputError("No such command", value=command.verb, limit="stop, answer, budget")
+
+
+async def answer_question(run: RunContext, question_id: str | None, text: str) -> str:
+    """Give a person's answer to a question that waits. It is on record before whoever gave it hears of it.
+
+    Args:
+        run: The run.
+        question_id: The question's id; None where only one waits.
+        text: The answer.
+
+    Raises:
+        InputError: See ``Questions.find``.
+    """
+    question = run.questions.find(question_id, text)
+    written = run.journal.append(
+        "question.answered",
+        node=question.node,
+        key=question.key,
+        data={"id": question.id, "digest": digest(question.text), "text": text},
+    )
+    question.answer.set_result(text)
+    await written
+    return f"Question {question.id} is answered."
 
 
 async def change_budget(run: RunContext, store: Store, dimension: str, value: Any) -> str:

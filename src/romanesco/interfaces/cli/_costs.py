@@ -1,13 +1,12 @@
-"""What a run's calls cost by line of its bill, and where its time went. Pure."""
+"""What a run's calls cost by line of its bill. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
-from romanesco.runtime import Attempted, FoldedEvent
+from romanesco.runtime import Attempted
 from romanesco.task import Bill, BillLine
 
 
@@ -59,66 +58,3 @@ def line_costs(bill: Bill, attempts: Iterable[Attempted]) -> tuple[LineCost, ...
         LineCost(purpose, most.get(purpose), one.calls, one.tokens_in, one.tokens_out, one.usd, one.estimated)
         for purpose, one in sums.items()
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Where a run's active seconds went.
-
-    Attributes:
-        active: Seconds that the run was active.
-        waiting: Of these, seconds in which at least one call was out at a model.
-        queue: Seconds that calls waited for a slot, summed over calls.
-        first_token: Seconds until the first token, summed over calls.
-        generating: Seconds from the first token to the last, summed over calls.
-        parse: Of these, seconds spent on reading the reply, summed over calls.
-        calls: Finished calls that these sums are over.
-    """
-
-    active: float = 0.0
-    waiting: float = 0.0
-    queue: float = 0.0
-    first_token: float = 0.0
-    generating: float = 0.0
-    parse: float = 0.0
-    calls: int = 0
-
-    @property
-    def own(self) -> float:
-        """Active seconds in which no call was out: journal, embeddings, retries' pauses, the engine."""
-        return max(0.0, self.active - self.waiting)
-
-
-def times(events: Sequence[FoldedEvent]) -> Times:
-    """The split of a run's time, from the elapsed seconds and timings that its events carry."""
-    spans: list[tuple[float, float]] = []
-    begun: dict[tuple[str, str, int], float] = {}
-    active = queue = first = total = parse = 0.0
-    calls = 0
-    for _, kind, node, key, data in events:
-        elapsed = float(data.get("elapsed", 0.0))
-        active = max(active, elapsed)
-        if kind == "call.started":
-            begun[node, key, data["attempt"]] = elapsed
-        elif kind in ("call.finished", "call.failed"):
-            start = begun.pop((node, key, data["attempt"]), None)
-            if start is not None:
-                spans.append((start, max(start, elapsed)))
-            timing: dict[str, Any] = data.get("timing") or {}
-            if kind == "call.finished":
-                calls += 1
-                queue += timing.get("queue", 0.0)
-                first += timing.get("first_token", 0.0)
-                total += timing.get("total", 0.0)
-                parse += timing.get("parse", 0.0)
-    spans.extend((start, active) for start in begun.values())
-    return Times(active, _covered(spans), queue, first, max(0.0, total - first), parse, calls)
-
-
-def _covered(spans: list[tuple[float, float]]) -> float:
-    """Length of the union of spans."""
-    covered = end = 0.0
-    for start, stop in sorted(spans):
-        covered += max(0.0, stop - max(start, end))
-        end = max(end, stop)
-    return covered

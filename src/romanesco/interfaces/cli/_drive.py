@@ -69,7 +69,7 @@ async def run_goal(request: Request, show: Show) -> int:
         return report(await follow(session, view, screen, show), screen, show)
 
 
-async def resume_run(name: str, limits: Limits, show: Show) -> int:
+async def resume_run(name: str, limits: Limits, show: Show, *, resend: bool) -> int:
     """Go on with a run and print the outcome."""
     from romanesco._config import load_config
 
@@ -77,7 +77,7 @@ async def resume_run(name: str, limits: Limits, show: Show) -> int:
     changes = tuple((key, value) for key, value in to_json(limits.budget()).items() if value is not None)
     async with open_parts(load_config()) as parts:
         run = await find_run(parts.store, name)
-        session = await open_resume(run, parts, changes)
+        session = await open_resume(run, parts, changes, resend=resend)
         view = View(run, session.plan, session.spec.budget)
         for seq, kind, node, key, data in await read_events(parts.store, run):
             view.take(RunEvent(kind, node, key, data, seq))
@@ -87,7 +87,18 @@ async def resume_run(name: str, limits: Limits, show: Show) -> int:
         else:
             spent = f"{view.calls:,} calls and {view.tokens:,} tokens so far"
             screen.say(plain(("run ", "dim"), (run, "bold"), f" goes on: {spent}"))
+            if resend:
+                screen.say(raise_text(session))
         return report(await follow(session, view, screen, show), screen, show)
+
+
+def raise_text(session: Session) -> str:
+    """What a resume added to the bill for calls in doubt, before its first token."""
+    raised, bill = session.raised, session.plan.bill
+    if raised is None:
+        return "no call is in doubt that the bill does not carry: it stays as it is"
+    more = f"{raised.calls} calls and {raised.tokens_in + raised.tokens_out:,} tokens more"
+    return f"the bill carries the calls in doubt again, {more}: now {bill.calls} calls, {bill.tokens:,} tokens"
 
 
 async def replay_run(name: str, *, json: bool, quiet: bool) -> int:

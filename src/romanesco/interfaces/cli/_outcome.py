@@ -13,7 +13,6 @@ from romanesco.task import Dissent, Outcome, Spend, Status
 _LINE = 160
 
 _GO_ON: dict[StopReason, str] = {
-    StopReason.BUDGET: "Go on with a higher limit: romanesco resume {run} --{dimension} N",
     StopReason.DEADLINE: "Go on with more time: romanesco resume {run} --minutes N",
     StopReason.STOPPED: "Go on: romanesco resume {run}",
     StopReason.INTERRUPTED: "Go on: romanesco resume {run}",
@@ -23,6 +22,10 @@ _GO_ON: dict[StopReason, str] = {
     StopReason.INTERNAL: "What happened: romanesco show {run}; try again: romanesco resume {run}",
 }
 
+_RESEND = "Go on, with the calls in doubt on the bill once more: romanesco resume {run} --resend"
+
+_PLAN_AGAIN = "A line of its bill is used up; a new run with other parameters has another bill: romanesco plan GOAL"
+
 
 def status_text(outcome: Outcome) -> Text | None:
     """The label of an outcome that is not completed: what was cut short, and how to go on. None if it is completed."""
@@ -30,11 +33,20 @@ def status_text(outcome: Outcome) -> Text | None:
         return None
     reason = "" if outcome.reason.value == outcome.status.value else f" ({outcome.reason.value})"
     text = plain((f"{outcome.status.value.upper()}{reason}: ", "bold yellow"), one_line(outcome.note) or "cut short")
-    go_on = _GO_ON.get(outcome.reason, "")
+    go_on = _go_on(outcome)
     if go_on and outcome.run:
-        dimension = outcome.dimension if outcome.dimension in ("tokens", "usd", "calls") else "tokens"
-        text.append(f"\n{go_on.format(run=outcome.run, dimension=dimension)}")
+        text.append(f"\n{go_on.format(run=outcome.run)}")
     return text
+
+
+def _go_on(outcome: Outcome) -> str:
+    """How to go on. A line of the bill is no limit of the reader's, so no higher limit of theirs helps against it."""
+    if outcome.reason is not StopReason.BUDGET:
+        return _GO_ON.get(outcome.reason, "")
+    if "/line:" in outcome.account:
+        return _RESEND if outcome.spend.in_doubt else _PLAN_AGAIN
+    dimension = outcome.dimension if outcome.dimension in ("tokens", "usd", "calls") else "tokens"
+    return f"Go on with a higher limit: romanesco resume {{run}} --{dimension} N"
 
 
 def outcome_parts(outcome: Outcome) -> list[RenderableType]:

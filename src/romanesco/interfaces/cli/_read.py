@@ -10,7 +10,7 @@ from typing import Any
 from romanesco._codec import from_json, to_json
 from romanesco._config import load_config
 from romanesco.errors import InputError, JournalCorrupt, RomanescoError, UnknownName
-from romanesco.interfaces.cli._costs import LineCost, Times, line_costs, times
+from romanesco.interfaces.cli._costs import LineCost, line_costs
 from romanesco.journal import RunHead, SQLiteStore, Store, resolve
 from romanesco.runtime import FoldedEvent, Recovery, RunSpec, read_events, recover, spec_and_plan
 from romanesco.task import Deliberation, Outcome, Plan, Spend
@@ -120,7 +120,6 @@ class Record:
         outcome: The outcome; for a run without one, the best answer so far, with an empty note.
         ended: Whether the outcome is final.
         lines: Costs by line of the bill.
-        times: Where the time went.
     """
 
     head: RunHead
@@ -131,7 +130,6 @@ class Record:
     outcome: Outcome
     ended: bool
     lines: tuple[LineCost, ...]
-    times: Times
 
     @property
     def run(self) -> str:
@@ -188,7 +186,6 @@ def make_record(head: RunHead, events: list[FoldedEvent], *, owned: bool) -> Rec
         outcome,
         state.ended is not None,
         line_costs(plan.bill, state.attempts),
-        times(events),
     )
 
 
@@ -208,6 +205,7 @@ def _so_far(head: RunHead, state: Recovery, spec: RunSpec, plan: Plan) -> Outcom
         run=head.run,
         topology=spec.topology,
         spend=state.spent.spend(state.elapsed),
+        times=state.clockwork.times(),
         bill=plan.bill,
         head=head.hash,
         models=dict(spec.models),
@@ -230,7 +228,7 @@ def record_data(record: Record) -> dict[str, Any]:
         "outcome": to_json(record.outcome),
         "spend": to_json(record.outcome.spend),
         "lines": [to_json(line) for line in record.lines],
-        "times": to_json(record.times),
+        "times": to_json(record.outcome.times),
         "questions": record.questions,
         "guards": record.state.created.get("guards", {}),
     }

@@ -10,6 +10,10 @@ from romanesco.interfaces.cli import _options as o
 from romanesco.interfaces.cli._wait import wait_for
 
 Events = Annotated[bool, typer.Option("--events", help="Print what happens as JSON lines, the outcome last.")]
+Resend = Annotated[
+    bool,
+    typer.Option("--resend", help="Let the bill carry calls that were in flight at a kill once more."),
+]
 NewId = Annotated[
     str | None, typer.Option("--id", metavar="ID", help="An id for the run; default: made up.", show_default=False)
 ]
@@ -82,6 +86,7 @@ def resume(
     usd: o.Usd = None,
     minutes: o.Minutes = None,
     calls: o.Calls = None,
+    resend: Resend = False,
     json: o.Json = False,
     events: Events = False,
     quiet: o.Quiet = False,
@@ -93,7 +98,7 @@ def resume(
     from romanesco.interfaces.cli._drive import Show, resume_run
 
     limits = o.Limits(tokens, usd, minutes, calls)
-    return wait_for(resume_run(run, limits, Show(json=json, events=events, quiet=quiet)))
+    return wait_for(resume_run(run, limits, Show(json=json, events=events, quiet=quiet), resend=resend))
 
 
 def replay(run: o.RunName, json: o.Json = False, quiet: o.Quiet = False) -> int:

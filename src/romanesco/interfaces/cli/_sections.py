@@ -181,7 +181,7 @@ def _diversity(record: Record) -> list[RenderableType]:
 
 
 def _costs(record: Record) -> list[RenderableType]:
-    spent = record.times
+    spent = record.outcome.times
     own = f"{seconds(spent.own)} of its own" if spent.active else ""
     split = (
         f"summed over {count(spent.calls, 'finished call')}: {seconds(spent.queue)} waiting for a slot, "

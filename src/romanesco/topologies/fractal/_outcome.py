@@ -37,6 +37,7 @@ def outcome(minutes: Minutes, state: State, plan: Plan) -> Outcome:
         bill=plan.bill,
         models=dict(minutes.models),
         dimension=minutes.refusal.dimension if minutes.refusal else "",
+        account=minutes.refusal.account if minutes.refusal else "",
     )
 
 

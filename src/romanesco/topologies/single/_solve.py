@@ -31,8 +31,10 @@ async def answer(task: Task, scope: Scope) -> Outcome:
             reply, cut = found.reply, found.truncated
             text = json.dumps(found.value, ensure_ascii=False)
     except (BudgetExceeded, ModelError, Refused) as error:
-        dimension = error.dimension if isinstance(error, BudgetExceeded) else ""
-        return replace(_outcome(scope, Status.FAILED, error.reason, note=str(error)), dimension=dimension)
+        failed = _outcome(scope, Status.FAILED, error.reason, note=str(error))
+        if isinstance(error, BudgetExceeded):
+            failed = replace(failed, dimension=error.dimension, account=error.account)
+        return failed
     if not text:
         return _outcome(scope, Status.FAILED, StopReason.MODEL, note="The model's answer was empty.", reply=reply)
     text = str((await scope.hook("after_synthesis", {"answer": text}))["answer"])
