@@ -20,7 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"runtime"}),
     frozenset({"personas"}),
     frozenset({"topologies"}),
-    frozenset({"_config", "_prepare", "_api", "testing", "romanesco"}),
+    frozenset({"_config", "_prepare", "_run", "_workspace", "_api", "testing", "romanesco"}),
     frozenset({"interfaces", "__main__"}),
 )
 """Rooms from the bottom up. A room imports from its own layer and those below."""

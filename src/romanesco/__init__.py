@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from romanesco._api import open_resumed, open_run, plan, replay, resume, run, run_sync
     from romanesco._config import Config, load_config
+    from romanesco._workspace import Workspace, open_workspace
     from romanesco.errors import (
         BudgetExceeded,
         InputError,
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "romanesco._api": ("open_resumed", "open_run", "plan", "replay", "resume", "run", "run_sync"),
     "romanesco._config": ("Config", "load_config"),
+    "romanesco._workspace": ("Workspace", "open_workspace"),
     "romanesco.errors": (
         "BudgetExceeded",
         "InputError",
@@ -79,9 +81,11 @@ __all__ = [
     "StopReason",
     "Task",
     "Topology",
+    "Workspace",
     "load_config",
     "open_resumed",
     "open_run",
+    "open_workspace",
     "plan",
     "replay",
     "resume",

@@ -1,108 +1,29 @@
-"""The library's front door: run, resume and replay, awaited or not, with events while it happens."""
+"""The library's front door: run, resume and replay, awaited or not, with events while it happens.
+
+Each of these opens a workspace for one run and closes it again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from decimal import Decimal
 from typing import Any, TypeVar, Unpack
 
-from romanesco._codec import to_json
-from romanesco._config import load_config
-from romanesco._prepare import AgainOptions, RunOptions, check_options, choose_models, open_parts, part_options, prepare
-from romanesco.runtime import Parts, RunEvent, Session
-from romanesco.runtime import plan_run as _plan_run
-from romanesco.runtime import replay as _replay
-from romanesco.runtime import resume as _resume
-from romanesco.runtime import start as _start
-from romanesco.task import Budget, Outcome, Plan, Spend
+from romanesco._prepare import (
+    AgainOptions,
+    RunOptions,
+    check_options,
+    goal_options,
+    model_option,
+    space_options,
+)
+from romanesco._run import Run
+from romanesco._workspace import open_workspace
+from romanesco.task import Budget, Outcome, Plan
 
 T = TypeVar("T")
-
-
-class Run:
-    """A run that is going on: its events, its plan, its outcome. Made by ``open_run``."""
-
-    def __init__(self, session: Session, *, watched: bool = True) -> None:
-        self._session = session
-        self._watcher = session.watch() if watched else None
-        self._task = asyncio.ensure_future(session.drive())
-
-    @property
-    def id(self) -> str:
-        """The run's id."""
-        return self._session.id
-
-    @property
-    def plan(self) -> Plan:
-        """The plan, with the bill: the worst case before the first token."""
-        return self._session.plan
-
-    def events(self) -> AsyncIterator[RunEvent]:
-        """What happens, as it happens, until the run ends. Iterate once."""
-        assert self._watcher is not None, "a run whose caller only waits for the outcome keeps no events"
-        return self._watcher.events()
-
-    @property
-    def spend(self) -> Spend:
-        """What has been spent so far."""
-        return self._session.spend()
-
-    async def stop(self, why: str = "the caller stopped it", *, node: str = "/") -> None:
-        """Stop the run, or one node and all below it; when this returns, no request of it reaches a server any more.
-
-        Args:
-            why: What the outcome's note says.
-            node: Path of the node; by default the whole run.
-
-        Raises:
-            InputError: The run has no such node.
-        """
-        if node == "/":
-            await self._session.stop(f"Stopped: {why}")
-        else:
-            await self._say("stop", node, why=why)
-
-    async def answer(self, text: str, question: str | None = None) -> None:
-        """Answer a question that the run has asked (an event ``question.asked``); then the answer is on record.
-
-        Args:
-            text: The answer.
-            question: The question's id; may be left out while only one waits.
-
-        Raises:
-            InputError: No such question waits, several do and none is named, or it isn't one of the choices.
-        """
-        await self._say("answer", question=question, text=text)
-
-    async def limit(self, **limits: float | str | Decimal | None) -> None:
-        """Raise, lower or remove (None) limits while the run goes on: ``await run.limit(tokens=50_000, usd=None)``.
-
-        Args:
-            **limits: Fields of ``Budget`` and their new values.
-
-        Raises:
-            InputError: One of them is no limit, or limits money where a price is unknown.
-            BudgetExceeded: An account shared with other runs can't carry it; then that limit is as it was.
-        """
-        for dimension, value in limits.items():
-            given = str(value) if isinstance(value, Decimal) else value
-            await self._say("budget", dimension=dimension, value=given)
-
-    async def _say(self, verb: str, node: str = "/", **data: Any) -> None:
-        await self._session.say(verb, node, **data)
-
-    async def outcome(self) -> Outcome:
-        """Wait for the end."""
-        return await asyncio.shield(self._task)
-
-    async def close(self) -> None:
-        """End the run if it still goes on."""
-        if not self._task.done():
-            await self.stop("the caller left")
-        await asyncio.wait([self._task])
 
 
 @asynccontextmanager
@@ -132,19 +53,12 @@ async def open_run(goal: str, **options: Unpack[RunOptions]) -> AsyncIterator[Ru
 
 @asynccontextmanager
 async def _opened(goal: str, options: RunOptions, *, watched: bool) -> AsyncIterator[Run]:
-    prepared = prepare(goal, options)
-    async with open_parts(prepared.config, models=prepared.models, **prepared.parts) as parts:
-        async with _going(await _start(prepared.spec, parts), watched=watched) as going:
-            yield going
-
-
-@asynccontextmanager
-async def _going(session: Session, *, watched: bool) -> AsyncIterator[Run]:
-    going = Run(session, watched=watched)
-    try:
+    check_options(options, RunOptions)
+    async with (
+        open_workspace(**space_options(options)) as space,
+        space.opened(goal, goal_options(options), watched=watched) as going,
+    ):
         yield going
-    finally:
-        await going.close()
 
 
 async def run(goal: str, **options: Unpack[RunOptions]) -> Outcome:
@@ -173,9 +87,9 @@ async def plan(goal: str, **options: Unpack[RunOptions]) -> Plan:
         UnknownName: No such topology, model or persona.
         ModelError: A model's endpoint did not answer when it was asked for its window or to count tokens.
     """
-    prepared = prepare(goal, options)
-    async with open_parts(prepared.config, models=prepared.models, **prepared.parts) as parts:
-        return await _plan_run(prepared.spec, parts)
+    check_options(options, RunOptions)
+    async with open_workspace(**space_options(options)) as space:
+        return await space.plan(goal, **goal_options(options))
 
 
 async def resume(
@@ -201,9 +115,7 @@ async def resume(
         UnknownName: No such run.
         JournalError: The journal can't be read or written.
     """
-    async with _again(
-        lambda parts: _resume(run, parts, _changes(budget), resend=resend), options, watched=False
-    ) as going:
+    async with _resumed(run, budget, options, resend=resend, watched=False) as going:
         return await going.outcome()
 
 
@@ -227,9 +139,19 @@ async def open_resumed(
         UnknownName: No such run.
         JournalError: The journal can't be read or written.
     """
-    async with _again(
-        lambda parts: _resume(run, parts, _changes(budget), resend=resend), options, watched=True
-    ) as going:
+    async with _resumed(run, budget, options, resend=resend, watched=True) as going:
+        yield going
+
+
+@asynccontextmanager
+async def _resumed(
+    run: str, budget: Budget | None, options: AgainOptions, *, resend: bool, watched: bool
+) -> AsyncIterator[Run]:
+    check_options(options, AgainOptions)
+    async with (
+        open_workspace(**space_options(options)) as space,
+        space.resumed(run, budget, model_option(options), resend=resend, watched=watched) as going,
+    ):
         yield going
 
 
@@ -249,24 +171,9 @@ async def replay(run: str, **options: Unpack[AgainOptions]) -> Outcome:
         UnknownName: No such run.
         JournalError: The journal can't be read.
     """
-    async with _again(lambda parts: _replay(run, parts), options, watched=False) as going:
-        return await going.outcome()
-
-
-@asynccontextmanager
-async def _again(
-    open_session: Callable[[Parts], Coroutine[Any, Any, Session]], options: AgainOptions, *, watched: bool
-) -> AsyncIterator[Run]:
     check_options(options, AgainOptions)
-    config = options.get("config") or load_config()
-    _, adapters = choose_models(options.get("model"))
-    async with open_parts(config, models=adapters, **part_options(options)) as parts:
-        async with _going(await open_session(parts), watched=watched) as going:
-            yield going
-
-
-def _changes(budget: Budget | None) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, value) for name, value in to_json(budget or Budget()).items() if value is not None)
+    async with open_workspace(**space_options(options)) as space:
+        return await space.replay(run, **model_option(options))
 
 
 def run_sync(goal: str, **options: Unpack[RunOptions]) -> Outcome:

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from romanesco._config import Config, load_config
+from romanesco._config import Config
 from romanesco.errors import InputError
 from romanesco.models import ChatModel
 from romanesco.runtime import (
@@ -36,9 +36,10 @@ SOURCE_BYTES = 16_000_000
 """Largest source file."""
 
 
-class PartOptions(TypedDict, total=False):
-    """What a run is made of, where the configured parts are not wanted; see ``open_parts``."""
+class SpaceOptions(TypedDict, total=False):
+    """What runs are made of, where the configured parts are not wanted; see ``open_parts``."""
 
+    config: Config | None
     store: Store
     embedder: Embedder
     engine: Engine
@@ -46,15 +47,14 @@ class PartOptions(TypedDict, total=False):
     topologies: Iterable[Topology]
 
 
-class AgainOptions(PartOptions, total=False):
-    """Options of ``resume`` and ``replay``."""
+class ModelOption(TypedDict, total=False):
+    """Which models answer."""
 
     model: str | ChatModel | Mapping[str, str | ChatModel] | None
-    config: Config | None
 
 
-class RunOptions(AgainOptions, total=False):
-    """Options of ``run``, ``run_sync``, ``plan`` and ``open_run``."""
+class GoalOptions(ModelOption, total=False):
+    """Options of one run."""
 
     topology: str | Topology | None
     budget: Budget | None
@@ -63,53 +63,53 @@ class RunOptions(AgainOptions, total=False):
     run: str | None
 
 
+class AgainOptions(ModelOption, SpaceOptions, total=False):
+    """Options of ``resume`` and ``replay``."""
+
+
+class RunOptions(GoalOptions, SpaceOptions, total=False):
+    """Options of ``run``, ``run_sync``, ``plan`` and ``open_run``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A run before anything is opened: what it is, and the caller's own parts."""
+    """A run before anything is opened: what it is, and the caller's own models and topology."""
 
     spec: RunSpec
-    config: Config
     models: tuple[ChatModel, ...]
-    parts: PartOptions
+    topologies: tuple[Topology, ...]
 
 
-def prepare(goal: str, options: RunOptions) -> Prepared:
+def prepare(goal: str, options: GoalOptions, config: Config) -> Prepared:
     """Turn the arguments of the library's functions into a run.
 
     Raises:
         InputError: Something given can't be used.
     """
-    check_options(options, RunOptions)
     if not isinstance(goal, str):
         raise InputError("The goal is not a text", value=repr(goal)[:80])
     budget = options.get("budget")
     if budget is not None and not isinstance(budget, Budget):
         raise InputError("The budget is not a Budget", value=repr(budget)[:80], advice="Write Budget(tokens=...).")
-    config = options.get("config") or load_config()
     names, adapters = choose_models(options.get("model"))
     topology = options.get("topology")
-    parts = part_options(options)
-    if topology is None or isinstance(topology, str):
-        name = topology
-    elif isinstance(topology, type):
+    if isinstance(topology, type):
         raise InputError("The topology is a class", value=topology.__name__, advice="Give an instance of it.")
-    else:
-        name = topology.name
-        parts["topologies"] = [*parts.get("topologies", ()), topology]
+    own = () if topology is None or isinstance(topology, str) else (topology,)
     spec = make_spec(
         goal,
         config,
         models=names,
-        topology=name,
+        topology=topology if topology is None or isinstance(topology, str) else topology.name,
         budget=budget,
         sources=read_sources(options.get("sources", ())),
         params=options.get("params"),
         run=options.get("run"),
     )
-    return Prepared(spec, config, adapters, parts)
+    return Prepared(spec, adapters, own)
 
 
-def check_options(options: AgainOptions, kind: type[Any]) -> None:
+def check_options(options: Mapping[str, Any], kind: type[Any]) -> None:
     """Refuse an option that does not exist: a misspelt budget must not be no budget.
 
     Raises:
@@ -128,10 +128,19 @@ def option_names(kind: type[Any]) -> set[str]:
     return set(kind.__required_keys__ | kind.__optional_keys__)
 
 
-def part_options(options: AgainOptions) -> PartOptions:
-    """The options that name parts."""
-    given: Mapping[str, Any] = options
-    return cast("PartOptions", {name: given[name] for name in PartOptions.__annotations__ if name in given})
+def space_options(options: Mapping[str, Any]) -> SpaceOptions:
+    """The options that say what runs are made of."""
+    return cast("SpaceOptions", {name: options[name] for name in option_names(SpaceOptions) if name in options})
+
+
+def model_option(options: Mapping[str, Any]) -> ModelOption:
+    """The option that says which models answer."""
+    return {"model": options["model"]} if "model" in options else {}
+
+
+def goal_options(options: Mapping[str, Any]) -> GoalOptions:
+    """The options of one run."""
+    return cast("GoalOptions", {name: options[name] for name in option_names(GoalOptions) if name in options})
 
 
 def choose_models(
@@ -154,7 +163,6 @@ def choose_models(
 async def open_parts(
     config: Config,
     *,
-    models: Iterable[ChatModel] = (),
     topologies: Iterable[Topology] = (),
     store: Store | None = None,
     embedder: Embedder | None = None,
@@ -165,7 +173,6 @@ async def open_parts(
 
     Args:
         config: What is in force.
-        models: Adapters of the caller's, known under their own names.
         topologies: Topologies of the caller's.
         store: A store of the caller's, which stays open; None opens the configured one.
         embedder: An embedder of the caller's; None takes the configured one.
@@ -177,8 +184,6 @@ async def open_parts(
     from romanesco.models import ModelPool
 
     pool = ModelPool(config.tables, connections=max(256, config["concurrency"]))
-    for model in models:
-        pool.add(model)
     home = config.home()
     own_store = SQLiteStore(home / "journal.db", synchronous=config["synchronous"]) if store is None else None
     chosen = store or own_store

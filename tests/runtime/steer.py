@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import romanesco
-from romanesco._api import Run
+from romanesco._run import Run
 from romanesco.errors import JournalError, UnknownName
 from romanesco.journal import Command, SQLiteStore
 from romanesco.testing import FakeServer

@@ -11,7 +11,7 @@ import pytest
 
 import romanesco
 from romanesco import Budget, InputError, Outcome, Scope, ScriptedModel, Status, StopReason, Task
-from romanesco._api import Run
+from romanesco._run import Run
 from romanesco.testing import Chain, FakeServer
 from tests.runtime.checks import kinds, verified
 from tests.runtime.steer import going_on

@@ -12,7 +12,7 @@ import pytest
 
 import romanesco
 from romanesco import Bill, Budget, Outcome, Scope, ScriptedModel, Status, StopReason, Task
-from romanesco._api import Run
+from romanesco._run import Run
 from romanesco.journal import Command, Event
 from romanesco.models import ModelReply, ModelRequest, Usage
 from romanesco.runtime import read_events

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -36,17 +37,16 @@ WRAP_UP_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Limiters:
-    """One limiter for each endpoint and key."""
+    """One limiter for each endpoint and key, shared by all runs that are made of the same parts."""
 
-    most: int
-    clock: Callable[[], float]
+    clock: Callable[[], float] = time.monotonic
     by_endpoint: dict[str, Limiter] = field(default_factory=dict)
 
-    def of(self, endpoint: str) -> Limiter:
-        """The limiter of an endpoint."""
+    def of(self, endpoint: str, most: int) -> Limiter:
+        """The limiter of an endpoint, made for ``most`` calls in flight by whoever asks first."""
         limiter = self.by_endpoint.get(endpoint)
         if limiter is None:
-            limiter = self.by_endpoint[endpoint] = Limiter(self.most, self.clock)
+            limiter = self.by_endpoint[endpoint] = Limiter(most, self.clock)
         return limiter
 
 

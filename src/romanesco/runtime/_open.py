@@ -15,7 +15,7 @@ from romanesco.budget import Amount, Ledger, Limits, Price, Stopwatch, bill_acco
 from romanesco.errors import InputError, JournalCorrupt, JournalError, PlanRefused, UnknownName
 from romanesco.journal import Journal, entries, resolve
 from romanesco.runtime._accounts import Accounts, Past
-from romanesco.runtime._context import Limiters, RunContext
+from romanesco.runtime._context import RunContext
 from romanesco.runtime._desk import Desk
 from romanesco.runtime._feed import Feed
 from romanesco.runtime._memo import Memo, memo_from
@@ -268,7 +268,7 @@ def _wire(
         stopwatch=Stopwatch(parts.clock, base=recovered.elapsed),
         pool=parts.pool,
         prices=prices,
-        limiters=Limiters(spec.concurrency, parts.clock),
+        limiters=parts.limiters,
         embedder=parts.embedder,
         topologies=parts.topologies,
         engine=parts.engine,

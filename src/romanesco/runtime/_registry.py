@@ -25,15 +25,16 @@ class Topologies(Mapping[str, "Topology"]):
     """Looks topologies up by name, and imports one only when it is asked for.
 
     Args:
-        extra: Topologies of the caller's, by their own ``name``; they may not take a built-in name.
+        extra: Topologies of the caller's, by their own ``name``; they may not take a built-in name. Kept as ``own``.
 
     Raises:
         InputError: Two topologies claim one name.
     """
 
     def __init__(self, extra: Iterable[Topology] = ()) -> None:
+        self.own = tuple(extra)
         self._extra: dict[str, Topology] = {}
-        for topology in extra:
+        for topology in self.own:
             if topology.name in BUILT_IN or topology.name in self._extra:
                 raise InputError("Two topologies have one name", value=topology.name, advice="Give yours another name.")
             self._extra[topology.name] = topology

@@ -97,7 +97,7 @@ class Attempt:
 
 async def attempt_once(run: RunContext, step: CallStep, model: ChatModel, attempt: Attempt) -> ModelReply:
     """One attempt: its slot, its two events, its request, its settlement."""
-    limiter = run.limiters.of(model.endpoint)
+    limiter = run.limiters.of(model.endpoint, run.spec.concurrency)
     asked_at = run.clock()
     try:
         await limiter.acquire()

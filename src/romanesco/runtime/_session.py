@@ -15,7 +15,7 @@ from romanesco._codec import from_json, to_json
 from romanesco.budget import price_of, require_price
 from romanesco.errors import BudgetExceeded, Diverged, InputError, JournalError, StopReason
 from romanesco.journal import Certificate, Command, Event, write_certificate
-from romanesco.runtime._context import RunContext
+from romanesco.runtime._context import Limiters, RunContext
 from romanesco.runtime._ends import cut_short
 from romanesco.runtime._engine import Engine, LocalEngine
 from romanesco.runtime._envelope import Envelope
@@ -50,6 +50,7 @@ class Parts:
         certificates: Folder for certificate files, None for none.
         clock: Monotonic seconds.
         wall: Seconds since 1970.
+        limiters: The slots of every endpoint.
     """
 
     store: Store
@@ -62,6 +63,7 @@ class Parts:
     certificates: Path | None = None
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
+    limiters: Limiters = field(default_factory=Limiters)
 
     def prices_of(self, spec: RunSpec) -> dict[str, Price | None]:
         """The price of every model of a run.

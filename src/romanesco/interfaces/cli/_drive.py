@@ -6,9 +6,9 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from romanesco._api import Run
 from romanesco._codec import to_json
 from romanesco._prepare import open_parts
+from romanesco._run import Run
 from romanesco.errors import EXIT_CODES, StopReason
 from romanesco.interfaces.cli._bill import other_limits, plan_data, plan_parts
 from romanesco.interfaces.cli._outcome import outcome_parts, status_text
