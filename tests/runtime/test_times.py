@@ -16,25 +16,25 @@ from tests.runtime.drive import drive
 
 TIMING = {"queue": 0.5, "first_token": 1.0, "total": 3.0, "parse": 0.25}
 
-Step = tuple[str, str, dict[str, Any]]
+Step = tuple[str, dict[str, Any]]
 
 
 def read(*steps: Step) -> Clockwork:
     clockwork = Clockwork()
-    for kind, key, data in steps:
-        clockwork.take(kind, "/", key, data)
+    for kind, data in steps:
+        clockwork.take(kind, data)
     return clockwork
 
 
 def test_br_148_time_is_split_into_queue_provider_parse_and_own() -> None:
     split = read(
-        ("call.started", "a", {"attempt": 1, "elapsed": 1.0}),
-        ("call.started", "b", {"attempt": 1, "elapsed": 2.0}),
-        ("call.finished", "a", {"attempt": 1, "elapsed": 4.0, "timing": TIMING}),
-        ("call.failed", "b", {"attempt": 1, "elapsed": 5.0}),
-        ("run.tick", "", {"elapsed": 8.0}),
-        ("call.started", "c", {"attempt": 1, "elapsed": 9.0}),
-        ("run.ended", "", {"elapsed": 10.0}),
+        ("call.started", {"elapsed": 1.0}),
+        ("call.started", {"elapsed": 2.0}),
+        ("call.finished", {"elapsed": 4.0, "timing": TIMING}),
+        ("call.failed", {"elapsed": 5.0}),
+        ("run.tick", {"elapsed": 8.0}),
+        ("call.started", {"elapsed": 9.0}),
+        ("run.ended", {"elapsed": 10.0}),
     ).times()
     assert (split.active, split.waiting, split.own) == (10.0, 5.0, 5.0)
     assert (split.queue, split.first_token, split.generating, split.parse, split.calls) == (0.5, 1.0, 2.0, 0.25, 1)
@@ -42,17 +42,17 @@ def test_br_148_time_is_split_into_queue_provider_parse_and_own() -> None:
 
 def test_a_call_that_a_kill_cut_off_is_waited_for_no_longer() -> None:
     split = read(
-        ("call.started", "a", {"attempt": 1, "elapsed": 1.0}),
-        ("run.tick", "", {"elapsed": 3.0}),
-        ("run.resumed", "", {}),
-        ("run.tick", "", {"elapsed": 7.0}),
-        ("call.failed", "a", {"attempt": 1, "elapsed": 8.0}),
+        ("call.started", {"elapsed": 1.0}),
+        ("run.tick", {"elapsed": 3.0}),
+        ("run.resumed", {}),
+        ("run.tick", {"elapsed": 7.0}),
+        ("call.failed", {"elapsed": 8.0}),
     ).times()
     assert (split.active, split.waiting, split.own) == (8.0, 2.0, 6.0)
 
 
 def test_what_is_out_now_counts_up_to_now() -> None:
-    clockwork = read(("call.started", "a", {"attempt": 1, "elapsed": 1.0}))
+    clockwork = read(("call.started", {"elapsed": 1.0}))
     assert clockwork.times().waiting == 0.0
     assert clockwork.times(5.0) == Times(active=5.0, waiting=4.0)
 

@@ -10,6 +10,8 @@ from romanesco.errors import BudgetExceeded, RomanescoError
 _OPTIONS = {"tokens": "--tokens", "usd": "--usd"}
 _ALL = tuple(range(len(DIMENSIONS)))
 _ZEROS = (0,) * len(DIMENSIONS)
+_NO_LIMITS = Limits()
+_NO_CAPS = _NO_LIMITS.caps
 
 Figures = list[int] | tuple[int, ...]
 """One number a dimension."""
@@ -72,7 +74,8 @@ class Account:
         self.stopped = ""
         self.closed = False
         self._stopped_dimension = 0
-        self._caps = list(limits.caps)
+        # So do the caps of accounts without limits, which most are.
+        self._caps = _NO_CAPS if limits == _NO_LIMITS else limits.caps
         self._bounds: tuple[tuple[int, int], ...] = ()
         self._used = [0] * len(DIMENSIONS)
         self._reserved = [0] * len(DIMENSIONS)

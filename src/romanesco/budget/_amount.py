@@ -8,6 +8,7 @@ rounded down, so that rounding never lets more through.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 
@@ -221,7 +222,7 @@ class Limits:
         return tuple(cap(i, getattr(self, name)) for i, name in enumerate(DIMENSIONS))
 
 
-def limits_of(caps: list[int | None]) -> Limits:
+def limits_of(caps: Sequence[int | None]) -> Limits:
     """Limits from whole numbers, in the order of ``DIMENSIONS``."""
     shown = {
         name: None if n is None else figure(i, n) for i, (name, n) in enumerate(zip(DIMENSIONS, caps, strict=True))

@@ -151,7 +151,7 @@ class Ledger:
             ask[i] = max(0, max(limit - spent, account._reserved[i]) - max(before - spent, account._reserved[i]))
             self._check_claim(account.parent, ask)
         claims = self._claims_of(account)
-        account._caps[i] = limit
+        account._caps = (*account._caps[:i], limit, *account._caps[i + 1 :])
         account._bind()
         self._reclaim(claims)
         self._sweep()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from romanesco.task import Times
@@ -19,14 +19,14 @@ class Clockwork:
     active: float = 0.0
     _covered: float = 0.0
     _out_since: float = 0.0
-    _out: set[tuple[str, str, int]] = field(default_factory=set)
+    _out: int = 0
     _queue: float = 0.0
     _first: float = 0.0
     _total: float = 0.0
     _parse: float = 0.0
     _calls: int = 0
 
-    def take(self, kind: str, node: str, key: str, data: dict[str, Any]) -> None:
+    def take(self, kind: str, data: dict[str, Any]) -> None:
         """Take the next event."""
         elapsed = data.get("elapsed")
         if elapsed is not None and elapsed > self.active:
@@ -34,9 +34,9 @@ class Clockwork:
         if kind == "call.started":
             if not self._out:
                 self._out_since = self.active
-            self._out.add((node, key, data["attempt"]))
+            self._out += 1
         elif kind in ("call.finished", "call.failed"):
-            self._back((node, key, data["attempt"]))
+            self._back()
             if kind == "call.finished":
                 self._add(data.get("timing") or {})
         elif kind == "run.resumed":
@@ -61,15 +61,15 @@ class Clockwork:
             calls=self._calls,
         )
 
-    def _back(self, attempt: tuple[str, str, int]) -> None:
-        if attempt in self._out:
-            self._out.discard(attempt)
+    def _back(self) -> None:
+        if self._out:
+            self._out -= 1
             if not self._out:
                 self._covered += self.active - self._out_since
 
     def _close(self) -> None:
         if self._out:
-            self._out.clear()
+            self._out = 0
             self._covered += self.active - self._out_since
 
     def _add(self, timing: dict[str, Any]) -> None:

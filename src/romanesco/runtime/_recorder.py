@@ -56,7 +56,7 @@ class Recorder:
         if self._journal is None:
             self._publish(kind, node, key, data, 0)
             return Unwritten()
-        self.clockwork.take(kind, node, key, data)
+        self.clockwork.take(kind, data)
         written = self._journal.append(kind, node=node, key=key, data=data)
         self._publish(kind, node, key, data, written.event.seq)
         return written

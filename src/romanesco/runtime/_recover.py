@@ -126,7 +126,7 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
     for seq, kind, node, key, data in listed:
         state.seq = seq
         state.elapsed = max(state.elapsed, data.get("elapsed", 0.0))
-        state.clockwork.take(kind, node, key, data)
+        state.clockwork.take(kind, data)
         if kind.startswith("call."):
             _fold_call(state, open_attempts, kind, node, key, data)
         elif kind == "run.ended":

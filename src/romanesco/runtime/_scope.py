@@ -202,15 +202,20 @@ class _Caller:
         scope, run = self.scope, self.scope.run
         run.stops.check(scope.node)
         asked = run.journal.seq
-        request = replace(request, deadlines=run.spec.deadlines)
+        if request.deadlines != run.spec.deadlines:
+            request = replace(request, deadlines=run.spec.deadlines)
         call = CallStep(scope.node, key, self.role, purpose, request, fingerprint, asked)
         work = run.engine.step(f"{scope.node} {key}", partial(call_model, run, call))
+        left = run.time_left(wrap_up=purpose == WRAP_UP)
+        deadline = None if left is None else asyncio.timeout(left)  # thousands may wait here, most without a deadline
         try:
-            async with asyncio.timeout(run.time_left(wrap_up=purpose == WRAP_UP)) as deadline:
-                with run.stopwatch.working():
+            with run.stopwatch.working():
+                if deadline is None:
+                    return await run.stops.guard(scope.node, work)
+                async with deadline:
                     return await run.stops.guard(scope.node, work)
         except TimeoutError:
-            if not deadline.expired():
+            if deadline is None or not deadline.expired():
                 raise
             error = _out_of_time(run)
             await record_failure(run, scope.node, key, fingerprint, asked, error)
