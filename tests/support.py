@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from romanesco import Config, load_config
 from romanesco.journal import SQLiteStore
 from romanesco.runtime import FoldedEvent, Recovery, read_events, recover
+
+PATIENCE = 240.0
+"""Seconds that a test waits for what must happen, however busy the machine is. Less than a test may take in all."""
 
 QUICK_RETRY = {"retry.base": 0.01, "retry.cap": 0.05}
 
@@ -30,3 +36,11 @@ async def events_of(config: Config, run: str) -> list[FoldedEvent]:
 async def recovered(config: Config, run: str) -> Recovery:
     """A run as its journal tells it."""
     return recover(await events_of(config, run))
+
+
+@contextmanager
+def nobody_there() -> Iterator[str]:
+    """Base URL at which nobody answers. The port is taken meanwhile, so that nobody else's server gets it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}/v1"

@@ -35,7 +35,7 @@ def test_every_benchmark_runs_and_checks_its_results(
     assert "the numbers mean nothing" in shown
     for text in (shown, json.dumps(report)):
         assert str(_machine.ROOT) not in text
-        assert str(Path.home()) not in text
+        assert Path.home() == Path("/") or str(Path.home()) not in text
 
 
 @pytest.mark.parametrize("reply", ["Something else.", romanesco.ModelReply(text="", usage=None)])

@@ -21,6 +21,7 @@ from romanesco.errors import BudgetExceeded, RunBusy
 from romanesco.journal import Event, SQLiteStore, Store
 from romanesco.testing._store import MemoryData, MemoryStore
 from romanesco.testing._store_conformance import STORE_CHECKS, Check, Place, chain, store_conformance
+from tests.support import PATIENCE
 
 SRC = str(Path(__file__).parents[2] / "src")
 
@@ -165,7 +166,7 @@ CHARGE = """
 async def test_two_processes_never_pass_an_account(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     processes = [start(CHARGE, str(path), name) for name in ("a", "b")]
-    accepted = [int(process.communicate(timeout=50)[0]) for process in processes]
+    accepted = [int(process.communicate(timeout=PATIENCE)[0]) for process in processes]
     async with SQLiteStore(path) as store:
         assert await store.charged("day") == {"usd": "9.9"}
     assert sum(accepted) == 33
@@ -190,7 +191,7 @@ async def test_br_059_32_writers_in_2_processes_are_never_locked_out(tmp_path: P
     path = tmp_path / "journal.db"
     processes = [start(WRITE_RUNS, str(path), name) for name in ("a", "b")]
     for process in processes:
-        process.communicate(timeout=50)
+        process.communicate(timeout=PATIENCE)
     assert [process.returncode for process in processes] == [0, 0]
     async with SQLiteStore(path) as store:
         heads = await store.runs()

@@ -21,12 +21,12 @@ import pytest
 from romanesco import load_config
 from romanesco.personas import load_personas
 from tests.docs.pages import Block
+from tests.support import PATIENCE
 
 PLACEHOLDERS = ("http://localhost:8000/v1#my-model", "openai:gpt-5-mini", "ollama:llama3.2")
 """Models of which the pages speak; a run takes the fake server's in their place."""
 
 _MARK = "\x1f"
-_SECONDS = 50
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class PageRunner:
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=_SECONDS,
+            timeout=PATIENCE,
         )
         self.environment = dict(pair.split("=", 1) for pair in kept.read_text("utf-8").split("\0") if pair)
         parts = done.stdout.split(_MARK)[1:]
@@ -163,6 +163,8 @@ def clean_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str
     for name in list(os.environ):
         if name.endswith("_API_KEY") or (name.startswith("ROMANESCO_") and name != "ROMANESCO_MODELS"):
             monkeypatch.delenv(name)
+    for name in ("COLUMNS", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
     shim = folder / "bin" / "romanesco"
     shim.parent.mkdir()
     shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m romanesco "$@"\n', encoding="utf-8")

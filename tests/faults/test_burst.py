@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import romanesco
-from romanesco.testing import FakeReply, FakeServer, Scenario
+from romanesco.testing import FakeReply, FakeServer, Fault, Scenario
 from tests.runtime.checks import check_run, finished_keys, kinds, open_keys, prompt_of
-from tests.runtime.processes import Child, Forker
-from tests.support import config_in, events_of
+from tests.runtime.processes import Forker
+from tests.runtime.steer import deserted, until
+from tests.support import PATIENCE, config_in, events_of
 
 MEMBERS = 1000
 
@@ -29,27 +30,39 @@ def many_sockets() -> Iterator[None]:
 
 
 async def burst(jobs: Forker, folder: Path, later: float) -> tuple[Any, ...]:
-    """Kill a run ``later`` seconds after its thousand requests were answered at once, and resume it."""
-    victim: list[Child] = []
+    """Kill a run ``later`` seconds after its thousand requests were answered at once, and resume it.
+
+    On a slow machine it is killed later: once an answer is in its journal.
+    """
+    answered = asyncio.Event()
+    dead = False
 
     def answer(body: dict[str, Any], number: int) -> FakeReply:
         if number + 1 == MEMBERS:
-            asyncio.get_running_loop().call_later(later, victim[0].kill)
-        return FakeReply()
+            answered.set()
+        # The second round is not answered before the kill, which keeps the run from ending.
+        return FakeReply(fault=Fault(stall=float("inf") if number >= MEMBERS and not dead else 0.0))
+
+    async def something_is_finished() -> bool:
+        return bool(finished_keys(await events_of(config_in(folder), "r")))
 
     async with FakeServer(answer, scenario=Scenario(barrier=MEMBERS)) as server:
         child = await jobs.start(
             "run",
             folder,
             topology="members",
-            # A second round keeps the run from ending before it is killed.
             params={"members": MEMBERS, "rounds": 3},
-            config={"concurrency": MEMBERS},
+            config={"concurrency": MEMBERS, "deadlines__connect": PATIENCE},
             url=server.url,
             connections=MEMBERS,
         )
-        victim.append(child)
+        await answered.wait()
+        await asyncio.sleep(later)
+        await until(something_is_finished)
+        child.kill()
         assert await child.outcome() is None
+        dead = True
+        await deserted(server)
         at_kill = await events_of(config_in(folder), "r")
         outcome = await jobs.outcome("resume", folder)
     return at_kill, outcome, server.ledger

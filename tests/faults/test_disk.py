@@ -16,7 +16,8 @@ from romanesco.journal import Command, Event, SQLiteStore
 from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Scenario
 from tests.runtime.checks import at_rest, check_run, finished_keys, nothing_left_behind, verified
 from tests.runtime.processes import Forker
-from tests.support import config_in, events_of
+from tests.runtime.steer import deserted
+from tests.support import PATIENCE, config_in, events_of
 
 
 class Full(SQLiteStore):
@@ -40,18 +41,19 @@ async def test_a_full_disk_ends_the_run_at_once_and_it_resumes(
 ) -> None:
     config = config_in(tmp_path)
     config.home().mkdir(parents=True)
-    params = {"rounds": 2, "members": 3} if isinstance(topology, Members) else {"length": 5}
+    params = {"rounds": 3, "members": 3} if isinstance(topology, Members) else {"length": 5}
     before = asyncio.all_tasks()
     async with FakeServer(scenario=Scenario(default=FakeReply(fault=Fault(latency=0.002)))) as server:
         store = Full(config.home() / "journal.db")
         store.room = room
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             async with romanesco.open_run(
                 "say something", model=f"{server.url}#fake", topology=topology, params=params, config=config,
                 run="r", store=store,
             ) as run:  # fmt: skip
                 outcome = await run.outcome()
         at_rest(run._session)
+        await deserted(server)
         nothing_left_behind(before)
         await store.close()
         assert outcome.reason is StopReason.STORAGE and outcome.status in (Status.FAILED, Status.PARTIAL)
@@ -83,7 +85,7 @@ async def test_a_disk_that_was_full_before_the_run_began_is_an_error_and_costs_n
 async def test_a_file_that_may_not_grow_is_the_same(jobs: Forker, tmp_path: Path) -> None:
     async with FakeServer() as server:
         job = {"topology": "members", "params": {"members": 8, "rounds": 40}, "url": server.url}
-        outcome = await jobs.outcome("run", tmp_path, file_limit=200_000, **job)
+        outcome = await jobs.outcome("run", tmp_path, file_limit=600_000, **job)
         assert outcome.reason is StopReason.STORAGE
         assert outcome.status is Status.PARTIAL and outcome.answer
         await verified(config_in(tmp_path))
@@ -132,10 +134,11 @@ async def test_a_run_that_nobody_can_stop_any_more_stops_by_itself(tmp_path: Pat
     config.home().mkdir(parents=True)
     store = Deaf(config.home() / "journal.db")
     async with FakeServer(scenario=Scenario(default=FakeReply(fault=Fault(stall=float("inf"))))) as server:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             outcome = await romanesco.run(
                 "g", model=f"{server.url}#fake", topology=Members(), config=config, run="r", store=store
             )
+        await deserted(server)
         assert server.ledger.in_flight == 0
     await store.close()
     assert outcome.reason is StopReason.STORAGE and "Nobody can stop" in outcome.note

@@ -15,7 +15,7 @@ from romanesco.journal import SQLiteStore
 from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Scenario, Tree
 from tests.runtime.checks import check_run, finished_keys, kinds, open_keys, prompt_of, verified
 from tests.runtime.processes import Child, Forker
-from tests.runtime.steer import requests
+from tests.runtime.steer import deserted, requests
 from tests.support import config_in, events_of
 
 SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -28,21 +28,45 @@ MOMENTS = ((1, 0), (2, 3), (3, 0), (4, 8), (5, 1), (6, 15))
 
 
 class Killer:
-    """Answers requests, and kills the client at one of them."""
+    """Answers requests, and kills the client at one of them.
+
+    The client may ask before its parent has heard its pid: then that request, and what comes with it, is not answered
+    until the client is dead.
+    """
 
     def __init__(self, at: int, later: float) -> None:
         self.at, self.later = at, later
-        self.victim: Child | None = None
+        self._victim: Child | None = None
+        self._reached = self._struck = False
+
+    def aim(self, victim: Child) -> None:
+        """Say whom to kill."""
+        self._victim = victim
+        if self._reached:
+            self._strike()
+
+    def again(self, at: int) -> None:
+        """Wait for another victim."""
+        self.at, self._victim = at, None
+        self._reached = self._struck = False
+
+    def _strike(self) -> None:
+        assert self._victim is not None
+        self._struck = True
+        if self.later:
+            asyncio.get_running_loop().call_later(self.later, self._victim.kill)
+        else:
+            self._victim.kill()
 
     def __call__(self, body: dict[str, Any], number: int) -> FakeReply:
-        if self.victim is None:
-            return FakeReply(fault=Fault(latency=0.05 if number + 1 > self.at else 0.0))
-        if number + 1 == self.at and self.victim is not None:
-            victim, self.victim = self.victim, None
-            if self.later:
-                asyncio.get_running_loop().call_later(self.later, victim.kill)
-            else:
-                victim.kill()
+        if number + 1 == self.at:
+            self._reached = True
+            if self._victim is not None:
+                self._strike()
+        elif number + 1 > self.at and self._struck:
+            return FakeReply(fault=Fault(latency=0.05))
+        if self._reached and not self._struck:
+            return FakeReply(fault=Fault(stall=float("inf")))
         return FakeReply(fault=Fault(latency=0.002 * (number % 3)))
 
 
@@ -56,9 +80,14 @@ async def undisturbed(shape: str, folder: Path) -> str:
 
 
 async def killed(jobs: Forker, server: FakeServer, folder: Path, killer: Killer, job: dict[str, Any]) -> None:
-    child = await jobs.start("run", folder, url=server.url, **job)
-    killer.victim = child
+    await shot(await jobs.start("run", folder, url=server.url, **job), server, killer)
+
+
+async def shot(child: Child, server: FakeServer, killer: Killer) -> None:
+    """Let a process be killed, and the server read what it had sent."""
+    killer.aim(child)
     assert await child.outcome() is None
+    await deserted(server)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -118,10 +147,8 @@ async def test_a_run_that_is_killed_again_and_again_comes_to_its_end(jobs: Forke
     async with FakeServer(killer) as server:
         await killed(jobs, server, folder, killer, {"topology": "chain", "params": SHAPES["chain"][1]})
         for _ in range(3):
-            killer.at = len(server.ledger.requests) + 2
-            child = await jobs.start("resume", folder)
-            killer.victim = child
-            assert await child.outcome() is None
+            killer.again(len(server.ledger.requests) + 2)
+            await shot(await jobs.start("resume", folder), server, killer)
         outcome = await jobs.outcome("resume", folder)
         ledger = server.ledger
     events = await check_run(config, outcome, ledger)
@@ -180,7 +207,6 @@ async def test_br_055_a_killed_run_is_not_owned_and_not_ended(jobs: Forker, tmp_
 
 async def test_two_processes_never_pass_the_project(jobs: Forker, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"project__name": "web", "project__calls": 20}
-    slow = Scenario(default=FakeReply(fault=Fault(latency=0.2)))
 
     async def mine(server: FakeServer, run: str) -> romanesco.Outcome:
         return await romanesco.run(
@@ -192,12 +218,13 @@ async def test_two_processes_never_pass_the_project(jobs: Forker, tmp_path: Path
             run=run,
         )
 
-    async with FakeServer(scenario=slow) as server:
+    async with FakeServer(scenario=Scenario(barrier=99)) as server:
         job = {"topology": "members", "url": server.url, "config": settings, "budget": {"calls": 12}}
         child = await jobs.start("run", tmp_path, run="one", **job)
         await requests(server, 1)
         with pytest.raises(BudgetExceeded, match="project:web"):
             await mine(server, "two")
+        server.open_barrier()
         assert await child.outcome() is not None
         assert (await mine(server, "three")).status is romanesco.Status.COMPLETED
         assert len(server.ledger.requests) == 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from romanesco.testing import FakeReply, FakeServer, Fault, Members, Rule, Scena
 from tests.support import config_in, events_of
 
 FIRST = (0,)
-SHORT = {"deadlines__first_token": 0.3, "deadlines__between_tokens": 0.3, "deadlines__total": 5.0}
+SHORT: dict[str, Any] = {"deadlines__first_token": 2.0, "deadlines__between_tokens": 2.0}
+"""For servers that stall: far longer than an answer takes, so that only the stalled ones run into it."""
 
 # A fault of the first attempt of two members of eight, and whether tokens must agree exactly.
 FAULTS: dict[str, tuple[Fault, bool]] = {
@@ -34,15 +36,15 @@ FAULTS: dict[str, tuple[Fault, bool]] = {
 
 
 async def members_against(
-    server: FakeServer, folder: Path, *, members: int = 8, budget: Budget | None = None
+    server: FakeServer, folder: Path, *, members: int = 8, budget: Budget | None = None, **config: Any
 ) -> Outcome:
     return await romanesco.run(
         "say something",
-        model=f"{server.url.replace('localhost', '127.0.0.1')}#fake",
+        model=f"{server.url}#fake",
         topology=Members(),
         params={"members": members},
         budget=budget,
-        config=config_in(folder, **SHORT),
+        config=config_in(folder, **config),
         run="r",
     )
 
@@ -52,7 +54,7 @@ async def test_totals_agree_with_the_servers_ledger(name: str, tmp_path: Path) -
     fault, exact = FAULTS[name]
     faulty = tuple(Rule(match=f"[round/1/{n}]", attempts=FIRST, reply=FakeReply(fault=fault)) for n in (2, 5))
     async with FakeServer(scenario=Scenario(rules=faulty)) as server:
-        outcome = await members_against(server, tmp_path)
+        outcome = await members_against(server, tmp_path, **(SHORT if fault.stall else {}))
         ledger = server.ledger
     assert outcome.status is Status.COMPLETED
     assert outcome.spend.calls == len(ledger.requests)
@@ -132,7 +134,7 @@ async def test_br_073_members_run_at_the_same_time(tmp_path: Path) -> None:
 async def test_br_074_one_member_that_hangs_costs_its_own_answer_only(tmp_path: Path) -> None:
     stuck = Rule(match="[round/1/3]", reply=FakeReply(fault=Fault(stall=float("inf"))))
     async with FakeServer(scenario=Scenario(rules=(stuck,))) as server:
-        outcome = await members_against(server, tmp_path)
+        outcome = await members_against(server, tmp_path, retry__attempts=1, **SHORT)
     assert outcome.status is Status.PARTIAL
     assert sum("(" not in line for line in outcome.answer.splitlines()) == 7
 

@@ -12,7 +12,7 @@ import pytest
 import romanesco
 from romanesco import Status, StopReason
 from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, Rule, Scenario
-from tests.support import config_in
+from tests.support import PATIENCE, config_in
 
 
 @asynccontextmanager
@@ -53,7 +53,7 @@ async def test_a_redirect_is_not_followed(status: int, tmp_path: Path) -> None:
 
 async def test_a_wish_to_wait_for_a_day_fails_that_call_and_halts_nobody_else(tmp_path: Path) -> None:
     quota = Rule(match="[round/1/0]", reply=FakeReply(fault=Fault(status=429, retry_after=86_400)))
-    async with FakeServer(scenario=Scenario(rules=(quota,))) as server, asyncio.timeout(20):
+    async with FakeServer(scenario=Scenario(rules=(quota,))) as server, asyncio.timeout(PATIENCE):
         outcome = await romanesco.run(
             "say something",
             model=f"{server.url}#fake",

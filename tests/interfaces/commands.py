@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 _ENTRY_POINTS = """[romanesco.topologies]
 members = romanesco.testing:Members
@@ -61,14 +63,13 @@ class Commands:
             "HOME": str(folder),
             "LANG": "C.UTF-8",
             "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT, package.parent))),
+            "ROMANESCO_DEADLINES_FIRST_TOKEN": "600",
             "ROMANESCO_HOME": str(self.home),
             "ROMANESCO_RETRY_BASE": "0.01",
             "ROMANESCO_RETRY_CAP": "0.05",
         }
 
-    def __call__(
-        self, *words: str | Path, stdin: str | bytes = b"", env: Mapping[str, str] | None = None, timeout: float = 50
-    ) -> Done:
+    def __call__(self, *words: str | Path, stdin: str | bytes = b"", env: Mapping[str, str] | None = None) -> Done:
         """Run a command to its end."""
         given = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run(
@@ -77,7 +78,7 @@ class Commands:
             capture_output=True,
             env={**self.env, **(env or {})},
             cwd=self.folder,
-            timeout=timeout,
+            timeout=PATIENCE,
             check=False,
         )
         return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
@@ -110,10 +111,10 @@ class Commands:
         return [sys.executable, "-m", "romanesco", *map(str, words)]
 
 
-def finish(process: subprocess.Popen[str], timeout: float = 30) -> Done:
+def finish(process: subprocess.Popen[str]) -> Done:
     """Wait for a started command; one that does not end is killed, and the test fails."""
     try:
-        out, err = process.communicate(timeout=timeout)
+        out, err = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
         out, err = process.communicate()
@@ -121,9 +122,9 @@ def finish(process: subprocess.Popen[str], timeout: float = 30) -> Done:
     return Done(process.returncode, out, err)
 
 
-def until(condition: Callable[[], object], what: str, timeout: float = 30) -> None:
+def until(condition: Callable[[], object], what: str) -> None:
     """Wait for a condition."""
-    end = time.monotonic() + timeout
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, f"waited in vain for {what}"
         time.sleep(0.02)

@@ -28,7 +28,7 @@ def server(tmp_path: Path) -> Iterator[FakeServerProcess]:
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[FakeServerProcess]:
-    """A fake server that thinks for a long time about every prompt that says so."""
-    waits = {"rules": [{"match": "[slow]", "reply": "auto", "fault": {"latency": 60.0}}]}
+    """A fake server that thinks for ever about every prompt that says so."""
+    waits = {"rules": [{"match": "[slow]", "reply": "auto", "fault": {"stall": "inf"}}]}
     with FakeServerProcess(tmp_path, waits) as running:
         yield running

@@ -11,6 +11,7 @@ import pytest
 
 from romanesco.testing import FakeServerProcess
 from tests.interfaces.commands import Commands
+from tests.support import PATIENCE
 
 GOAL = "Should we 改用 按量计费? قرار 🌱 שלום"
 SMALL = ("--k", "3", "--rounds", "1")
@@ -153,7 +154,7 @@ def test_a_broken_pipe_ends_quietly(romanesco: Commands, server: FakeServerProce
             capture_output=True,
             text=True,
             check=False,
-            timeout=50,
+            timeout=PATIENCE,
         )
         assert done.stderr == ""
         assert done.stdout.strip() in ("141", "0")
@@ -167,7 +168,7 @@ def test_a_progress_pipe_that_breaks_does_not_end_the_run(romanesco: Commands, s
         cwd=romanesco.folder,
         capture_output=True,
         check=True,
-        timeout=50,
+        timeout=PATIENCE,
     )
     assert romanesco("show", "r", "--json").json["status"] == "completed"
     assert "romanesco show r" in (romanesco.folder / "answer.txt").read_text(encoding="utf-8")

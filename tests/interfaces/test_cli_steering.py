@@ -64,6 +64,7 @@ def test_one_signal_ends_in_good_order(romanesco: Commands, slow: FakeServerProc
 def test_two_signals_leave_at_once_and_nothing_is_lost(romanesco: Commands, slow: FakeServerProcess) -> None:
     process = start_slow(romanesco, slow)
     os.kill(process.pid, signal.SIGSTOP)  # so that both signals wait when it goes on
+    os.waitpid(process.pid, os.WUNTRACED)  # until it stands still
     os.kill(process.pid, signal.SIGINT)
     os.kill(process.pid, signal.SIGTERM)
     os.kill(process.pid, signal.SIGCONT)
@@ -74,7 +75,7 @@ def test_two_signals_leave_at_once_and_nothing_is_lost(romanesco: Commands, slow
 
 
 def test_br_055_a_killed_run_is_listed_shown_and_resumed(romanesco: Commands, tmp_path: Path) -> None:
-    second_waits = {"rules": [{"match": "[1]", "calls": [0], "fault": {"latency": 60.0}}]}
+    second_waits = {"rules": [{"match": "[1]", "calls": [0], "fault": {"stall": "inf"}}]}
     with FakeServerProcess(tmp_path, second_waits) as server:
         process = romanesco.start("run", "Think", "--topology", "chain", "-m", f"{server.url}#fake", "--id", "r")
         until(lambda: len(server.ledger.requests) == 2, "the second request")

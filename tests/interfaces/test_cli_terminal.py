@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -21,6 +22,7 @@ from romanesco.interfaces.cli._check import VIOLATED
 from romanesco.interfaces.cli._main import BROKEN_PIPE
 from romanesco.testing import FakeServerProcess
 from tests.interfaces.commands import ROOT, Commands, until
+from tests.support import PATIENCE
 
 COMMANDS = (
     *("run", "plan", "runs", "show", "resume", "stop", "answer"),
@@ -46,26 +48,31 @@ class Terminal:
         )
         os.close(child)
         os.set_blocking(self._end, False)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._closed = False
         self.text = ""
 
     def read(self) -> str:
         """All that was written so far."""
         try:
             while piece := os.read(self._end, 65536):
-                self.text += piece.decode("utf-8", errors="replace")
-        except (BlockingIOError, OSError):
-            pass  # nothing more for now, or the other end is closed
+                self.text += self._decoder.decode(piece)
+            self._closed = True
+        except BlockingIOError:
+            pass  # nothing more for now
+        except OSError:
+            self._closed = True  # all that had the other end are gone
         return self.text
 
-    def finish(self, timeout: float = 40) -> int:
+    def finish(self) -> int:
         """Read to the end; gives the exit status."""
-        end = time.monotonic() + timeout
+        end = time.monotonic() + PATIENCE
         try:
-            while self.process.poll() is None:
+            while not self._closed:
                 self.read()
                 assert time.monotonic() < end, self.text
                 time.sleep(0.02)
-            self.read()
+            self.process.wait(PATIENCE)
         finally:
             self.process.kill()
             self.process.wait()
@@ -115,9 +122,12 @@ def test_without_a_goal_on_a_terminal_an_example_is_given(romanesco: Commands) -
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from romanesco.interfaces.cli import main
 
+    monkeypatch.setenv("COLUMNS", "80")
     assert main([*filter(None, [command]), "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("Usage: romanesco")

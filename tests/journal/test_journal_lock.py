@@ -70,6 +70,22 @@ def test_a_lock_is_not_inherited_by_programs_that_the_owner_starts(tmp_path: Pat
     child.communicate(b"")
 
 
+def test_who_only_asks_and_is_held_up_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "r.lock").touch()
+    pauses: list[float] = []
+    with (tmp_path / "r.lock").open("rb") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 100:
+                asking.close()
+
+        monkeypatch.setattr("romanesco.journal._lock.time.sleep", pause)
+        acquire(tmp_path, "r").release()
+    assert len(pauses) == 100
+
+
 def test_of_many_that_want_a_run_one_gets_it_while_others_only_ask(tmp_path: Path) -> None:
     owners = 0
     most = 0

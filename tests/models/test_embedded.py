@@ -27,7 +27,8 @@ from romanesco.models import (
     OutputSchema,
     TokenCount,
 )
-from romanesco.models._embedded import TEMPLATE_OVERHEAD
+from romanesco.models._embedded import TEMPLATE_OVERHEAD, _serve
+from tests.support import PATIENCE
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -52,6 +53,7 @@ def ask(*texts: str, cap: int = 12, system: str = "", schema: dict[str, Any] | N
         messages=tuple(messages),
         max_output_tokens=cap,
         temperature=0.0 if schema is None else 1.0,
+        seed=7,
         output=None if schema is None else OutputSchema("answer", schema),
     )
 
@@ -60,7 +62,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     """Run code in another interpreter that finds the same package."""
     env = {**os.environ, "PYTHONPATH": str(Path(romanesco.__file__).parents[1])}
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False, env=env
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False, env=env
     )
 
 
@@ -215,6 +217,42 @@ async def test_close_waits_for_a_start(model: EmbeddedModel) -> None:
     assert all(isinstance(task.exception(), ConnectionCut | ConnectionFailed) for task in tasks if task.exception())
 
 
+def test_an_engine_that_ends_as_soon_as_it_has_started_does_not_hang() -> None:
+    code = """
+from romanesco._assets import SMOLLM2, require
+from romanesco.models._embedded import _serve
+for _ in range(3):
+    _serve(require(SMOLLM2)[0], 4, 1, 256, "key")
+print("done")
+"""
+    assert python(code).stdout == "done\n"
+
+
+def test_the_engines_loop_has_answered_before_anybody_can_end_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done: list[str] = []
+
+    class Server:
+        listening_address = "http://127.0.0.1:9"
+
+        def __init__(self, params: Any) -> None:
+            assert params.endpoint_metrics, "without it the loop is not asked"
+            done.append("made")
+
+        def handle_metrics(self) -> str:
+            done.append("answered")
+            return ""
+
+        def __del__(self) -> None:
+            done.append("ended")
+
+    (tmp_path / "any.gguf").touch()
+    monkeypatch.setattr("xllamacpp.Server", Server)
+    _serve(tmp_path / "any.gguf", 4, 1, 256, "key")
+    assert done == ["made", "answered", "ended"]
+
+
 def test_it_works_from_several_event_loops() -> None:
     embedded = EmbeddedModel()
 
@@ -222,6 +260,10 @@ def test_it_works_from_several_event_loops() -> None:
         text = (await embedded.complete(ask("Name a fruit."))).text
         if last:
             await embedded.close()
+        elif embedded._engine is not None:
+            # The connections are this loop's; whether the server closes them before the loop ends is chance.
+            await embedded._engine.calls.close()
+            await embedded._engine.counts.close()
         return text
 
     assert asyncio.run(once(False))

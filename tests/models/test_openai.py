@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -38,6 +39,7 @@ from romanesco.models._types import (
 from romanesco.testing._fake_server import FakeServer
 from romanesco.testing._fake_server_reply import FakeReply, Fault
 from romanesco.testing._fake_server_scenario import Scenario
+from tests.support import nobody_there
 
 OUTPUT = OutputSchema(
     "answer",
@@ -267,21 +269,24 @@ async def test_a_refused_key_names_the_variable(make: Make) -> None:
 
 
 async def test_nobody_there(make: Make) -> None:
-    async with FakeServer() as server:
-        url = server.url
-    error = await fails(make(url))
+    with nobody_there() as url:
+        error = await fails(make(url))
     assert isinstance(error, ConnectionFailed)
     assert not error.sent
     assert "Start the server" in str(error)
 
 
-async def test_a_name_that_does_not_resolve(make: Make) -> None:
+async def test_a_name_that_does_not_resolve(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> NoReturn:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)  # the machine's own resolver may take its time to say so
     error = await fails(make("http://nobody.invalid/v1"))
     assert isinstance(error, ConnectionFailed)
 
 
 async def test_connections_are_reused_and_bounded(make: Make) -> None:
-    async with FakeServer(saying(text="yes", fault=Fault(latency=0.02))) as server:
+    async with FakeServer(saying(text="yes", fault=Fault(latency=0.02)), scenario=Scenario(barrier=3)) as server:
         model = make(server, max_connections=3)
         async with asyncio.TaskGroup() as group:
             for number in range(12):
@@ -305,7 +310,10 @@ async def test_a_server_that_restarts_between_calls(make: Make) -> None:
         model = make(server)
         await model.complete(ask())
         server.drop_connections()
-        await asyncio.sleep(0.05)
+        while server.connections:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        for _ in range(20):  # the client sees it in the next rounds of the loop
+            await asyncio.sleep(0)
         assert (await model.complete(ask())).text == "yes"
         assert len(server.ledger.requests) == 2
 

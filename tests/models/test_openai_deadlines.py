@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -16,8 +15,9 @@ from romanesco.models._openai_stream import MAX_EVENT
 from romanesco.models._types import Deadlines, Message, ModelRequest
 from romanesco.testing._fake_server import FakeServer
 from romanesco.testing._fake_server_reply import FakeReply, Fault
+from tests.support import PATIENCE
 
-LONG = 30.0
+LONG = PATIENCE
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -65,17 +65,16 @@ def stalling(after: int = 0, **fault: float) -> Callable[[object, int], FakeRepl
 
 
 async def expires(model: OpenAICompatible, request: ModelRequest) -> DeadlineExceeded:
-    begun = time.monotonic()
     with pytest.raises(DeadlineExceeded) as caught:
         await model.complete(request)
-    assert time.monotonic() - begun < LONG / 3, "the limit that passed is the short one"
+    assert f"{LONG:g} s" not in str(caught.value), "the limit that passed is the short one"
     assert caught.value.retryable
     return caught.value
 
 
 async def gone(server: FakeServer) -> None:
     """Until the server has noticed that its only client went away."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not server.ledger.requests[0].disconnected:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
@@ -205,7 +204,7 @@ async def test_a_server_that_closes_after_each_stream_without_saying_so(server_h
         event = b'data: {"choices":[{"index":0,"delta":{"content":"yes"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
         writer.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(event), event))
         await writer.drain()
-        await asyncio.sleep(0.05)  # the next request has left by now
+        await reader.read(1)  # until the next request has left, or the client
 
     failed = 0
     async with raw_server(closing) as url, client(url) as model:
@@ -242,7 +241,7 @@ async def test_what_is_not_the_protocol(answer: bytes) -> None:
 async def test_br_089_cancelling_closes_the_connection(after: int, stream: bool) -> None:
     async with FakeServer(stalling(after=after)) as server, client(server.url, stream=stream) as model:
         task = asyncio.create_task(model.complete(ask()))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while not server.ledger.requests:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         await asyncio.sleep(0.05)
@@ -257,7 +256,7 @@ async def test_cancelling_while_waiting_for_a_connection_sends_nothing() -> None
     async with FakeServer(stalling()) as server:
         model = OpenAICompatible(name="acme:fake", model="fake", base_url=server.url, max_connections=1)
         first = asyncio.create_task(model.complete(ask()))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while not server.ledger.requests:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         second = asyncio.create_task(model.complete(ask()))

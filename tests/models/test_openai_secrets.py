@@ -24,12 +24,13 @@ from romanesco.models._types import Capabilities, Deadlines, Message, ModelReque
 from romanesco.testing._fake_server import FakeServer
 from romanesco.testing._fake_server_reply import FakeReply, Fault
 from romanesco.testing._fake_server_scenario import Scenario
+from tests.support import PATIENCE
 
 CANARY = "sk-canary-7Qx2Zp9Lm4Wd8Rt6"
 
 
-def ask() -> ModelRequest:
-    deadlines = Deadlines(connect=5, first_token=1, between_tokens=1, total=5)
+def ask(first_token: float = PATIENCE) -> ModelRequest:
+    deadlines = Deadlines(connect=PATIENCE, first_token=first_token, between_tokens=PATIENCE, total=PATIENCE)
     return ModelRequest("acme:fake", (Message("user", "hi"),), max_output_tokens=8, deadlines=deadlines)
 
 
@@ -56,7 +57,7 @@ FAULTS = [
     Fault(error_event={"message": CANARY}),
     Fault(cut="before_headers"),
     Fault(cut="middle"),
-    Fault(stall=60.0),
+    Fault(stall=float("inf")),
 ]
 
 
@@ -66,7 +67,7 @@ async def fault_errors() -> list[ModelError]:
         async with FakeServer(lambda body, number, fault=fault: FakeReply("words", fault=fault)) as server:  # type: ignore[misc]
             model = OpenAICompatible(name="acme:fake", model="fake", base_url=server.url, api_key=CANARY)
             with pytest.raises(ModelError) as caught:
-                await model.complete(ask())
+                await model.complete(ask(first_token=1.0) if fault.stall else ask())
             errors.append(caught.value)
             await model.close()
     return errors

@@ -14,6 +14,7 @@ from romanesco.models._types import Capabilities, ModelReply, ModelRequest, Toke
 from romanesco.testing._fake_server import Answer, FakeServer
 from romanesco.testing._fake_server_reply import FakeReply, Fault
 from romanesco.testing._fake_server_scenario import Scenario
+from tests.support import nobody_there
 
 OK, REFUSED, UNKNOWN = Verdict.OK, Verdict.REFUSED, Verdict.UNKNOWN
 
@@ -71,11 +72,10 @@ async def test_another_model_is_served() -> None:
 
 
 async def test_a_server_that_is_down_is_a_report() -> None:
-    async with FakeServer() as server:
-        pass_url = server.url
-    model = OpenAICompatible(name="acme:fake", model="fake", base_url=pass_url)
-    report = await probe(model)
-    await model.close()
+    with nobody_there() as url:
+        model = OpenAICompatible(name="acme:fake", model="fake", base_url=url)
+        report = await probe(model)
+        await model.close()
     assert not report.reachable
     assert isinstance(report.error, ConnectionFailed)
     assert report.calls == 0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from romanesco.budget import DIMENSIONS, Account, Amount, Ledger, Limits
 from romanesco.errors import BudgetExceeded
+from tests.support import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class Town:
 
 async def live(caps: list[int], team: list[Member], plan: list[Change], seed: int) -> None:
     town = Town(caps, seed)
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         for member in team:
             group.create_task(town.work(member))
         group.create_task(town.change(plan))

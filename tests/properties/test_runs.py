@@ -34,6 +34,7 @@ from romanesco.task import Bill
 from romanesco.testing import MemoryEngine, MemoryStore, NgramEmbedder
 from tests.runtime.checks import at_rest
 from tests.runtime.topologies import say
+from tests.support import PATIENCE
 
 PRICES = {"scripted:test": {"input": "1", "output": "2"}}
 ANSWERS = ("ok", "fault", "limited", "rejected", "unsent", "bug", "no usage", "empty", "long")
@@ -208,7 +209,7 @@ def inside(outcome: Outcome, budget: dict[str, Any]) -> None:
 
 async def checked(session: Session, store: MemoryStore, server: Server, budget: dict[str, Any]) -> Outcome:
     before = asyncio.all_tasks()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         outcome = await session.drive()
     assert asyncio.all_tasks() <= before
     at_rest(session)

@@ -12,10 +12,10 @@ from typing import Any
 import romanesco
 from romanesco._run import Run
 from romanesco.errors import JournalError, UnknownName
-from romanesco.journal import Command, SQLiteStore
+from romanesco.journal import Command, SQLiteStore, Store
 from romanesco.testing import FakeServer
 from tests.runtime.checks import at_rest, check_run, nothing_left_behind
-from tests.support import config_in, events_of
+from tests.support import PATIENCE, config_in, events_of
 
 
 @asynccontextmanager
@@ -34,6 +34,7 @@ async def going_on(
     ) as run:
         yield run
     at_rest(run._session)
+    await deserted(server)
     nothing_left_behind(before)
     await check_run(config_in(folder), await run.outcome(), server.ledger)
 
@@ -53,6 +54,31 @@ async def requests(server: FakeServer, count: int) -> None:
     await until(enough)
 
 
+async def settled(server: FakeServer) -> float:
+    """Wait until the server has read whatever was sent to it so far; the moment when it had.
+
+    What a client sent, also one that is gone, may stand in the kernel's buffers. A request of our own comes after it.
+    """
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /v1/models HTTP/1.1\r\n\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    writer.close()
+    await writer.wait_closed()
+    return time.monotonic()
+
+
+async def deserted(server: FakeServer) -> None:
+    """Wait until the server has read whatever its clients sent, and has seen that all of them are gone."""
+    await settled(server)
+
+    async def nobody() -> bool:
+        return not server.connections
+
+    await until(nobody)
+    for _ in range(3):  # the server's own tasks end in the next rounds of the loop
+        await asyncio.sleep(0)
+
+
 async def questions(folder: Path, count: int = 1) -> dict[str, str]:
     """Ids of the questions that were asked, by node, once there are so many."""
     asked: dict[str, str] = {}
@@ -69,7 +95,7 @@ async def questions(folder: Path, count: int = 1) -> dict[str, str]:
     return asked
 
 
-async def command(store: SQLiteStore, verb: str, node: str = "/", **data: Any) -> dict[str, Any]:
+async def command(store: Store, verb: str, node: str = "/", **data: Any) -> dict[str, Any]:
     """Say something to a run as another process does, and wait for its answer."""
     name = f"{verb}-{time.monotonic()}"
     await store.post(Command(name, "r", node, verb, data, time.time()))
@@ -77,7 +103,7 @@ async def command(store: SQLiteStore, verb: str, node: str = "/", **data: Any) -
     async def answered() -> bool:
         return await store.acknowledgement(name) is not None
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await until(answered)
     answer = await store.acknowledgement(name)
     assert answer is not None

@@ -119,7 +119,15 @@ async def test_a_topology_whose_task_group_breaks_ends_its_calls(tmp_path: Path)
                 group.create_task(say(scope, "hello", f"slow/{number}"))
         raise AssertionError("never")
 
-    model = ScriptedModel("ok", latency=lambda request: 9.0 if "hello" in str(request) else 0.01)
+    all_sent = asyncio.Event()
+
+    async def answer(request: ModelRequest) -> str:
+        if len(model.calls) == 4:
+            all_sent.set()
+        await (asyncio.Event() if "hello" in str(request) else all_sent).wait()
+        return "ok"
+
+    model = ScriptedModel(answer)
     outcome = await drive(tmp_path, model, Plain(solve))
     assert outcome.status is Status.FAILED and "a fault of the topology" in outcome.note
     assert outcome.spend.calls == 4 and model.in_flight == 0

@@ -74,12 +74,18 @@ def test_the_sync_function_raises_what_the_run_raises(tmp_path: Path) -> None:
 
 async def test_a_run_is_owned_once(tmp_path: Path) -> None:
     config = config_in(tmp_path)
-    slow = ScriptedModel("ok", latency=0.05)
-    async with romanesco.open_run("g", model=slow, topology=Chain(), config=config, run="r") as going:
+    released = asyncio.Event()
+
+    async def held(_request: object) -> str:
+        await released.wait()
+        return "ok"
+
+    async with romanesco.open_run("g", model=ScriptedModel(held), topology=Chain(), config=config, run="r") as going:
         with pytest.raises(RunBusy):
             await romanesco.resume("r", model=ScriptedModel("ok"), topologies=[Chain()], config=config)
         other = await romanesco.run("g", model=ScriptedModel("ok"), topology=Chain(), config=config, run="s")
         assert other.status is Status.COMPLETED
+        released.set()
         assert (await going.outcome()).status is Status.COMPLETED
 
 

@@ -189,7 +189,7 @@ async def test_br_080_a_stalled_stream_ends_at_its_deadline_whatever_the_watcher
     stall = Rule(
         match="[0]", attempts=(0,), reply=FakeReply(text="w " * 20, fault=Fault(stall=float("inf"), stall_after=3))
     )
-    config = config_in(tmp_path, deadlines__between_tokens=0.2)
+    config = config_in(tmp_path, deadlines__between_tokens=1.0)
     async with FakeServer(scenario=Scenario(rules=(stall,))) as server:
         outcome = await drive(tmp_path, f"{server.url}#fake", Chain(), config=config)
         assert len(server.ledger.requests) == 4

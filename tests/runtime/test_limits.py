@@ -12,11 +12,12 @@ import pytest
 import romanesco
 from romanesco import Budget, InputError, Outcome, Scope, ScriptedModel, Status, StopReason, Task
 from romanesco.errors import BudgetExceeded
+from romanesco.models import ChatModel, ModelPool, OpenAICompatible
 from romanesco.runtime import Parts, RunSpec, Session, SharedAccount, Topologies, resume, start
 from romanesco.testing import FakeReply, FakeServer, Fault, Members, MemoryStore, NgramEmbedder, Scenario, Tree
 from tests.runtime.checks import at_rest, kinds
 from tests.runtime.drive import cut_off, drive, go_on
-from tests.runtime.steer import command, going_on, other_process, questions, requests
+from tests.runtime.steer import command, deserted, going_on, other_process, questions, requests, until
 from tests.runtime.topologies import Plain, done, say
 from tests.support import config_in, events_of
 
@@ -112,9 +113,7 @@ class Clock:
         return self.now
 
 
-def parts_of(store: Any, model: ScriptedModel, clock: Callable[[], float], topology: Any, **more: Any) -> Parts:
-    from romanesco.models import ModelPool
-
+def parts_of(store: Any, model: ChatModel, clock: Callable[[], float], topology: Any, **more: Any) -> Parts:
     pool = ModelPool({})
     pool.add(model)
     return Parts(store, pool, NgramEmbedder(), Topologies([topology]), clock=clock, **more)
@@ -190,14 +189,14 @@ async def test_a_clock_that_goes_backwards_harms_nothing(tmp_path: Path) -> None
 
 
 async def test_limits_are_raised_and_lowered_while_the_run_goes_on(tmp_path: Path) -> None:
-    slow = Scenario(default=FakeReply(fault=Fault(latency=0.05)))
-    async with FakeServer(scenario=slow) as server, other_process(tmp_path) as store:
+    async with FakeServer(scenario=Scenario(barrier=99)) as server, other_process(tmp_path) as store:
         options: dict[str, Any] = {"params": {"rounds": 50, "members": 2}, "budget": Budget(calls=100)}
         async with going_on(server, tmp_path, Members(), **options) as run:
-            await requests(server, 4)
+            await requests(server, 2)
             assert (await command(store, "budget", dimension="calls", value=200))["ok"] is True
             lowered = await command(store, "budget", dimension="calls", value=6)
             assert lowered["ok"] is True
+            server.open_barrier()
             outcome = await run.outcome()
     assert outcome.reason is StopReason.BUDGET and "limit 6" in outcome.note
     changed = [data for *_, data in kinds(await events_of(config_in(tmp_path), "r"), "budget.changed")]
@@ -313,21 +312,37 @@ async def test_br_025_a_hundred_parallel_calls_are_a_hundred(tmp_path: Path) -> 
 
 
 async def test_the_time_that_is_over_ends_calls_in_flight(tmp_path: Path) -> None:
+    clock = Clock()
     async with FakeServer(scenario=Scenario(default=FakeReply(fault=Fault(stall=float("inf"))))) as server:
-        outcome = await drive(tmp_path, f"{server.url}#fake", Members(), budget=Budget(seconds=0.3))
-        assert len(server.ledger.requests) == 8
+        model = OpenAICompatible(name="scripted:test", model="fake", base_url=server.url)
+        parts = parts_of(MemoryStore(), model, clock, Members())
+        session = await start(spec_of("members", budget=Budget(seconds=60.0)), parts)
+        driving = asyncio.ensure_future(finish(session))
+        await requests(server, 8)
+        clock.now += 61.0
+        outcome = await driving
+        await model.close()
+        await deserted(server)
+        assert all(entry.disconnected for entry in server.ledger.requests)
     assert outcome.reason is StopReason.DEADLINE and outcome.spend.calls == 8
 
 
 async def test_a_person_can_be_waited_for_with_little_time_left(tmp_path: Path) -> None:
-    async with FakeServer() as server, other_process(tmp_path) as store:
-        async with going_on(server, tmp_path, Plain(asks_then_works), budget=Budget(seconds=0.6)) as run:
-            await questions(tmp_path)
-            await asyncio.sleep(0.8)
-            assert (await command(store, "answer", text="c"))["ok"] is False  # not one of the choices
-            assert (await command(store, "answer", text="b"))["ok"] is True
-            outcome = await run.outcome()
-    assert outcome.status is Status.COMPLETED
+    store, clock = MemoryStore(), Clock()
+    parts = parts_of(store, ScriptedModel("!"), clock, Plain(asks_then_works))
+    session = await start(spec_of("plain", budget=Budget(seconds=60.0)), parts)
+    driving = asyncio.ensure_future(finish(session))
+
+    async def asked() -> bool:
+        return bool(session._run.questions.pending)
+
+    await until(asked)
+    clock.now += 3600.0
+    # Whoever reads the inbox also watches the time, so by now it was looked at.
+    assert (await command(store, "answer", text="c"))["ok"] is False  # not one of the choices
+    assert (await command(store, "answer", text="b"))["ok"] is True
+    outcome = await driving
+    assert outcome.status is Status.COMPLETED and outcome.answer == "b!"
 
 
 async def test_an_answered_question_is_not_asked_again(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.runtime.checks import kinds
 from tests.runtime.drive import drive
 from tests.runtime.steer import until
 from tests.runtime.topologies import Plain, done, say
-from tests.support import config_in, events_of
+from tests.support import PATIENCE, config_in, events_of
 
 
 class HoldingStore(MemoryStore):
@@ -82,7 +82,7 @@ async def ask(store: MemoryStore, verb: str, **data: Any) -> dict[str, Any]:
     async def answered() -> bool:
         return await store.acknowledgement("asked") is not None
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await until(answered)
     answer = await store.acknowledgement("asked")
     assert answer is not None

@@ -10,7 +10,8 @@ path is still the one it locked, and begins again if not: otherwise two processe
 different file of the same name. A file that a killed owner left behind is harmless and is used again.
 
 ``owned`` takes a shared lock for a moment and gives it back. A process that wants to become the owner in that
-moment tries again for a few milliseconds before it says that the run is busy.
+moment tries again: for a few milliseconds while somebody has the whole lock, and for longer while it can be
+shared, because then nobody owns the run, and who only asked may have lost the processor in that moment.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from pathlib import Path
 from romanesco.errors import InputError, JournalUnwritable, RunBusy
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-_TRIES = 8
 _PAUSE = 0.004
+_TRIES = 2400
+_OWNED = 300
+"""So many tries is one worth in which somebody had the whole lock."""
 
 
 def check_run_id(run: str) -> None:
@@ -87,11 +90,13 @@ def acquire(folder: Path, run: str) -> FileLock:
     path = lock_path(folder, run)
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        for _ in range(_TRIES):
+        left = _TRIES
+        while left > 0:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                left -= 1 if _can_be_shared(descriptor) else _OWNED
                 os.close(descriptor)
                 time.sleep(_PAUSE)
                 continue
@@ -102,6 +107,7 @@ def acquire(folder: Path, run: str) -> FileLock:
                 _sign(descriptor)
                 return FileLock(path, descriptor)
             os.close(descriptor)
+            left -= _OWNED
     except OSError as error:
         raise JournalUnwritable(
             f"The lock file of run {run} can't be made: {error.strerror}",
@@ -135,6 +141,15 @@ def is_owned(folder: Path, run: str) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _can_be_shared(descriptor: int) -> bool:
+    """Whether nobody has the whole lock: those that have it only asked."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _same_file(path: Path, descriptor: int) -> bool:

@@ -227,8 +227,13 @@ def _serve(path: Path, slots: int, threads: int, window: int, key: str) -> Any:
     params.api_keys = [key]
     params.ui = False
     params.verbosity = -1  # it writes to the terminal past Python
+    params.endpoint_metrics = True
     try:
-        return xllamacpp.Server(params)
+        server = xllamacpp.Server(params)
+        # The server is given back before its loop runs, and an end that comes before the loop is lost: it would wait
+        # for it for ever, and the whole process with it. What the loop has answered came after its beginning.
+        server.handle_metrics()
+        return server
     except RuntimeError as error:
         raise ConfigError(
             "The embedded model could not be started",

@@ -16,7 +16,7 @@ from romanesco.testing._topologies import Chain, Members, Tree
 
 _PAYLOAD = {"path": "/a", "task": {"goal": "ä 漢 \U0001f966", "params": {"n": 1, "x": [None, True, 0.5, {"y": []}]}}}
 _CROWD = 8
-_PATIENCE = 20.0
+_PATIENCE = 120.0
 
 Trace = Counter[tuple[str, str, str, str]]
 """How often each (kind, node, key, fingerprint) stands in a journal."""

@@ -121,6 +121,13 @@ class FakeServer:
         for connection in list(self._connections):
             connection.close()
 
+    def open_barrier(self) -> None:
+        """Let out the replies that the scenario's barrier holds, however few requests are in flight."""
+        self._gate_open = True
+        for waiter in self._gate:
+            if not waiter.done():
+                waiter.set_result(None)
+
     def _connection(self) -> Connection:
         self._opened += 1
         return Connection(self._opened, self._handle, self._connections.add, self._gone)
@@ -194,10 +201,7 @@ class FakeServer:
         fault = reply.fault
         refused = self._refused(request, body, entry) or _as_refusal(fault)
         if not self._gate_open and self._in_flight >= self.scenario.barrier:
-            self._gate_open = True
-            for waiter in self._gate:
-                if not waiter.done():
-                    waiter.set_result(None)
+            self.open_barrier()
         delay = fault.delay(self.scenario.seed, entry.digest)
         slow = fault.stall > 0 or fault.interval > 0 or fault.cut is not None
         if delay or slow or not self._gate_open:
@@ -266,14 +270,14 @@ class FakeServer:
         if reply.fault.garbage is not None:
             answer = response(200, reply.fault.garbage.encode())
         elif entry.path.endswith("/embeddings"):
-            answer = response(200, self._embeddings(body, entry))
+            answer = response(200, _embeddings(body, entry, self.scenario))
         elif body.get("stream"):
             rendered = render(reply, body, entry.digest)
             tail = _tail(reply.fault, rendered, body, entry, reply, self.scenario.model)
             events = [event(_piece(self.scenario.model, delta)) for delta in _deltas(reply, rendered)]
             answer = STREAM_HEAD + chunk(b"".join(events) + tail) + STREAM_END
         else:
-            answer = response(200, self._completion(body, reply, entry))
+            answer = response(200, _completion(body, reply, entry, self.scenario.model))
         self._last(connection, entry, answer)
 
     async def _slowly(
@@ -315,7 +319,7 @@ class FakeServer:
 
     async def _part(self, connection: Connection, entry: LedgerEntry, body: dict[str, Any], reply: FakeReply) -> None:
         """A reply in one piece that stops in the middle."""
-        whole = self._completion(body, reply, entry)
+        whole = _completion(body, reply, entry, self.scenario.model)
         entry.status = 200
         half = 0 if reply.fault.cut == "after_headers" else len(whole) // 2
         connection.write(response(200, whole[:half], declared=len(whole)))
@@ -345,32 +349,34 @@ class FakeServer:
         tail = _tail(fault, rendered, body, entry, reply, self.scenario.model)
         self._last(connection, entry, chunk(tail) + STREAM_END)
 
-    def _completion(self, body: dict[str, Any], reply: FakeReply, entry: LedgerEntry) -> bytes:
-        rendered = render(reply, body, entry.digest)
-        entry.tokens_out = len(rendered.deltas)
-        completion: dict[str, Any] = {
-            "id": "fake",
-            "object": "chat.completion",
-            "created": 0,
-            "model": self.scenario.model,
-            "choices": [
-                {
-                    "index": 0,
-                    "finish_reason": rendered.finish,
-                    "message": message_of(rendered.deltas, reply.fields),
-                }
-            ],
-        }
-        usage = _usage(reply, rendered, entry)
-        if usage is not None:
-            completion["usage"] = usage
-        return json.dumps(completion).encode()
 
-    def _embeddings(self, body: dict[str, Any], entry: LedgerEntry) -> bytes:
-        vectors = [embedding(text, self.scenario.embedding_size) for text in _inputs(body)]
-        data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
-        usage = {"prompt_tokens": entry.tokens_in, "total_tokens": entry.tokens_in}
-        return json.dumps({"object": "list", "data": data, "model": self.scenario.model, "usage": usage}).encode()
+def _completion(body: dict[str, Any], reply: FakeReply, entry: LedgerEntry, model: str) -> bytes:
+    rendered = render(reply, body, entry.digest)
+    entry.tokens_out = len(rendered.deltas)
+    completion: dict[str, Any] = {
+        "id": "fake",
+        "object": "chat.completion",
+        "created": 0,
+        "model": model,
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": rendered.finish,
+                "message": message_of(rendered.deltas, reply.fields),
+            }
+        ],
+    }
+    usage = _usage(reply, rendered, entry)
+    if usage is not None:
+        completion["usage"] = usage
+    return json.dumps(completion).encode()
+
+
+def _embeddings(body: dict[str, Any], entry: LedgerEntry, scenario: Scenario) -> bytes:
+    vectors = [embedding(text, scenario.embedding_size) for text in _inputs(body)]
+    data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
+    usage = {"prompt_tokens": entry.tokens_in, "total_tokens": entry.tokens_in}
+    return json.dumps({"object": "list", "data": data, "model": scenario.model, "usage": usage}).encode()
 
 
 def embedding(text: str, size: int) -> list[float]:

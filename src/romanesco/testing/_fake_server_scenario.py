@@ -86,7 +86,8 @@ class Scenario:
         context_limit: Window in tokens; prompt and cap beyond it are refused with 400. None has no limit.
         rate_limit: Requests a second that are answered, the rest with 429 and the seconds to wait. None has none.
         burst: Requests that ``rate_limit`` lets through at once.
-        barrier: No reply is sent before so many requests are in flight; opens once. 0 has none.
+        barrier: No reply is sent before so many requests are in flight, or ``FakeServer.open_barrier`` is called;
+            opens once. 0 has none.
         require_reasoning: Refuse assistant messages that came with reasoning and lack it now.
         reject: Request fields that are refused with a 400 that names them.
         api_key: Key that is wanted; others get a 401 that echoes theirs. None takes any.

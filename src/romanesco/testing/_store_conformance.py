@@ -122,7 +122,7 @@ async def events_outlive_the_store(place: Place) -> None:
 
 
 async def _settled(futures: Sequence[asyncio.Future[None]]) -> bool:
-    _, pending = await asyncio.wait(futures, timeout=5)
+    _, pending = await asyncio.wait(futures, timeout=60)
     return not pending
 
 
