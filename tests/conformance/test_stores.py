@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from romanesco.errors import BudgetExceeded, RunBusy
-from romanesco.journal import Event, SQLiteStore, Store
+from romanesco.journal import Event, RunHead, SQLiteStore, Store
 from romanesco.testing._store import MemoryData, MemoryStore
 from romanesco.testing._store_conformance import STORE_CHECKS, Check, Place, chain, store_conformance
 from tests.support import PATIENCE
@@ -80,9 +81,16 @@ class Shared(MemoryStore):
         return super().lock(run)
 
 
+class Vague(MemoryStore):
+    """Says of every run that it began, not how it stands."""
+
+    async def runs(self) -> list[RunHead]:
+        return [replace(head, kind="run.created") for head in await super().runs()]
+
+
 @pytest.mark.parametrize(
     ("kind", "check"),
-    [(Forgetful, "events_are_read"), (Generous, "charges_replace"), (Shared, "one_owner")],
+    [(Forgetful, "events_are_read"), (Generous, "charges_replace"), (Shared, "one_owner"), (Vague, "runs_are_listed")],
 )
 async def test_the_suite_finds_a_bad_store(kind: Callable[[MemoryData], Store], check: str) -> None:
     def new_place() -> Place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from decimal import Decimal
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from rich.console import Console, RenderableType
@@ -12,7 +12,8 @@ from rich.console import Console, RenderableType
 from romanesco.errors import EXIT_CODES, StopReason
 from romanesco.interfaces.cli._bill import cost_table, fits_text, plan_data, plan_parts
 from romanesco.interfaces.cli._costs import line_costs
-from romanesco.interfaces.cli._outcome import outcome_parts, status_text
+from romanesco.interfaces.cli._ending import Refusal, ending_parts, refusal_of
+from romanesco.interfaces.cli._outcome import cost_text, outcome_parts
 from romanesco.interfaces.cli._sections import SECTIONS
 from romanesco.runtime import Attempted, Spent
 from romanesco.task import Bill, BillLine, Budget, Deliberation, Dissent, Outcome, Plan, Spend, Status
@@ -77,7 +78,7 @@ def test_a_line_that_is_not_on_the_bill_is_told_too() -> None:
 
 
 def test_a_completed_outcome_has_no_label() -> None:
-    assert status_text(Outcome(Status.COMPLETED, StopReason.COMPLETED, answer="Yes.")) is None
+    assert ending_parts(Outcome(Status.COMPLETED, StopReason.COMPLETED, answer="Yes.")) == []
 
 
 @pytest.mark.parametrize("reason", [reason for reason in StopReason if reason is not StopReason.COMPLETED])
@@ -96,7 +97,7 @@ def test_reasons_have_exit_codes_of_their_own() -> None:
 
 def test_an_answer_that_only_the_output_cap_cut_is_not_told_to_resume() -> None:
     outcome = Outcome(Status.PARTIAL, StopReason.LENGTH, answer="Half an ans", note="Cap.", run="r1")
-    assert "resume" not in str(status_text(outcome))
+    assert "resume" not in text(ending_parts(outcome))
 
 
 def test_an_outcome_shows_dissent_cost_head_and_certificate() -> None:
@@ -124,3 +125,66 @@ def test_sections_are_those_that_the_help_names() -> None:
 
     help_text = get_args(Section)[1].help
     assert all(name in help_text for name in SECTIONS)
+
+
+def refused(account: str, dimension: str = "calls", value: str = "6", limit: str = "5") -> Refusal:
+    return Refusal(account, dimension, value, limit)
+
+
+def cut(dimension: str = "calls", **changes: Any) -> Outcome:
+    given: dict[str, Any] = {"note": "Cut.", "run": "r1", "dimension": dimension, "bill": BILL, **changes}
+    return Outcome(Status.PARTIAL, StopReason.BUDGET, "So far.", **given)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "dimension", "told", "command"),
+    [
+        (
+            refused("run"),
+            "calls",
+            "5 calls; 6 would have been needed (account run: the",
+            "romanesco resume r1 --calls N",
+        ),
+        (
+            refused("run", "usd", "0.03", "0.02"),
+            "usd",
+            "$0.02; $0.03 would have been needed",
+            "romanesco resume r1 --usd AMOUNT",
+        ),
+        (
+            refused("run", "tokens_in", "60", "50"),
+            "tokens_in",
+            "50 tokens in; 60 would",
+            'romanesco.resume("r1", budget=Budget(tokens_in=N))',
+        ),
+        (refused("run/line:retry"), "calls", "the bill's line retry", "Plan a larger run: romanesco plan GOAL"),
+        (refused("run/role:judge"), "calls", "the role judge", "[limits.judge] of romanesco.toml counts from a run's"),
+        (refused("run/node:/a"), "calls", "the node /a", "Start a new run with more: romanesco run GOAL"),
+    ],
+)
+def test_a_limit_is_named_and_the_command_is_one_that_helps(
+    refusal: Refusal, dimension: str, told: str, command: str
+) -> None:
+    shown = text(ending_parts(cut(dimension), refusal), width=300)
+    assert told in shown.splitlines()[1] and command in shown
+    if refusal.account != "run":
+        assert "romanesco resume" not in shown, "a resume would end at the same limit"
+
+
+def test_what_a_new_limit_must_be_above_is_told_with_what_is_enough() -> None:
+    shown = text(ending_parts(cut(budget=Budget(calls=3)), refused("run", limit="3")))
+    assert "Go on with a higher limit (above 3; 5 is the whole bill): romanesco resume r1 --calls N" in shown
+
+
+def test_a_failure_of_a_model_is_no_refusal() -> None:
+    assert refusal_of("step.failed", {"error": "server-fault"}) is None
+    assert refusal_of("call.failed", {"error": "budget"}) is None
+
+
+def test_what_was_spent_is_held_against_what_binds_and_the_bill_is_told_apart() -> None:
+    spend = Spend(2, 170, 30, Decimal("0.01"), 65.0)
+    told = cost_text(cut(spend=spend, budget=Budget(calls=3, tokens=9000, seconds=90)))
+    assert told == "2 of 3 calls (limit; bill 5), 200 of 650 tokens, $0.0100 of $0.0500, 1 min 05 s of 1 min 30 s"
+    assert cost_text(cut(spend=spend, bill=None, budget=Budget(tokens=900))).startswith(
+        "2 calls, 200 of 900 tokens (limit), $0.0100"
+    )

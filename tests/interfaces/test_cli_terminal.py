@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
-import fcntl
 import os
-import pty
 import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -22,62 +16,12 @@ from romanesco.interfaces.cli._check import VIOLATED
 from romanesco.interfaces.cli._main import BROKEN_PIPE
 from romanesco.testing import FakeServerProcess
 from tests.interfaces.commands import ROOT, Commands, until
-from tests.support import PATIENCE
+from tests.interfaces.terminal import Terminal
 
 COMMANDS = (
     *("run", "plan", "runs", "show", "resume", "stop", "answer"),
     *("budget", "replay", "verify", "export", "models", "config"),
 )
-
-
-class Terminal:
-    """A command on a pseudo terminal of 100 columns and 40 lines."""
-
-    def __init__(self, commands: Commands, *words: str, env: dict[str, str] | None = None) -> None:
-        self._end, child = pty.openpty()
-        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        environment = {**commands.env, "TERM": "xterm-256color", **(env or {})}
-        self.process = subprocess.Popen(
-            commands.line(*words),
-            stdin=child,
-            stdout=child,
-            stderr=child,
-            env=environment,
-            cwd=commands.folder,
-            start_new_session=True,
-        )
-        os.close(child)
-        os.set_blocking(self._end, False)
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._closed = False
-        self.text = ""
-
-    def read(self) -> str:
-        """All that was written so far."""
-        try:
-            while piece := os.read(self._end, 65536):
-                self.text += self._decoder.decode(piece)
-            self._closed = True
-        except BlockingIOError:
-            pass  # nothing more for now
-        except OSError:
-            self._closed = True  # all that had the other end are gone
-        return self.text
-
-    def finish(self) -> int:
-        """Read to the end; gives the exit status."""
-        end = time.monotonic() + PATIENCE
-        try:
-            while not self._closed:
-                self.read()
-                assert time.monotonic() < end, self.text
-                time.sleep(0.02)
-            self.process.wait(PATIENCE)
-        finally:
-            self.process.kill()
-            self.process.wait()
-            os.close(self._end)
-        return self.process.returncode
 
 
 def test_the_live_view_shows_bill_team_tokens_and_money(romanesco: Commands, tmp_path: Path) -> None:

@@ -108,11 +108,31 @@ def test_calls_that_a_dead_process_left_count_in_full() -> None:
 def test_the_tighter_of_bill_and_limit_is_shown() -> None:
     view = new_view(budget=Budget(calls=3, tokens=5000))
     assert (view.most("calls"), view.most("tokens"), view.most("usd")) == (3, 1160, Decimal("0.03"))
-    assert "0 of 3 calls  0 of 1,160 tokens  $0 of $0.0300" in drawn(view)
+    assert "0 of 3 calls (limit; bill 10)  0 of 1,160 tokens  $0 of $0.0300  3.0 s\n" in drawn(view)
 
 
 def test_without_a_bill_only_the_users_limits_are_shown() -> None:
-    assert "0 calls  0 of 9 tokens  $0  3.0 s" in drawn(new_view(bill=Bill(()), budget=Budget(tokens=9)))
+    view = new_view(bill=Bill(()), budget=Budget(tokens=9, seconds=60))
+    assert "0 calls  0 of 9 tokens (limit)  $0  3.0 s of 1 min 00 s\n" in drawn(view)
+
+
+def test_one_call_is_told_in_the_singular() -> None:
+    view = new_view(bill=Bill(()))
+    view.take(started("scout", "a"))
+    assert str(tell(finished("a"), view)).endswith("(run: 1 call, 100 tokens)")
+    view.take(finished("a"))
+    assert "1 call  100 tokens" in drawn(view)
+
+
+def test_what_is_below_the_tree_fits_a_narrow_screen() -> None:
+    view = new_view()
+    for number in range(40):
+        view.take(started(f"member-{number}", f"round/1/{number}"))
+    asked = {"id": "ab12", "question": "Which market is meant by this goal? " * 5, "choices": ["EU", "US"]}
+    view.take(RunEvent("question.asked", "/", "ask/0", asked))
+    lines = drawn(view, width=40, height=24).splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 40
+    assert "3.0 s" in lines[-1] and any("TEXT" in line for line in lines)
 
 
 def test_a_changed_limit_is_shown() -> None:

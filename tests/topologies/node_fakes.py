@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from romanesco.budget import Price
-from romanesco.errors import BudgetExceeded, EmbeddingFailed, OutputInvalid
+from romanesco.errors import BudgetExceeded, EmbeddingFailed, OutputInvalid, ServerFault
 from romanesco.models import FinishReason, ModelReply, ModelRequest, TokenCount
 from romanesco.runtime import Structured
 from romanesco.task import Budget, Deliberation, Outcome, Plan, Source, Task
@@ -196,3 +196,42 @@ async def deliberate(
     plan = await Fractal().plan(task, desk)
     scope = FakeScope(plan, script, vectors, desk, shuffle, refuse)
     return await Fractal().solve(task, scope), scope
+
+
+def prompt(request: ModelRequest) -> str:
+    """All that a model would see of a request: its messages and its schema."""
+    return "\n".join(message.content for message in request.messages) + json.dumps(
+        request.output.schema if request.output else {}
+    )
+
+
+def kept(outcome: Outcome) -> Deliberation:
+    """What a node did, which must be there."""
+    assert outcome.deliberation is not None
+    return outcome.deliberation
+
+
+def failing(*keys: str, error: Exception | None = None) -> Script:
+    """Everybody talks, but calls whose key starts with one of ``keys`` fail."""
+
+    def script(key: str, request: ModelRequest) -> Answer:
+        if key.startswith(keys):
+            return error or ServerFault("the server answered 500")
+        return talk(key, request)
+
+    return script
+
+
+def backing(votes: dict[str, str]) -> Script:
+    """In integration each member backs the id that ``votes`` says, by persona."""
+
+    def script(key: str, request: ModelRequest) -> Answer:
+        answer = talk(key, request)
+        if key.startswith("integrate/") and isinstance(answer, dict):
+            _, round, member = key.split("/")
+            wanted = votes.get(member)
+            if wanted:
+                answer["backs"] = f"{wanted}.{int(round) - 1}"
+        return answer
+
+    return script

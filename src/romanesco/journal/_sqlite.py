@@ -33,7 +33,7 @@ _RUNS = """WITH RECURSIVE names(run) AS (
         SELECT min(run) FROM events
         UNION ALL SELECT (SELECT min(run) FROM events WHERE run > names.run) FROM names WHERE names.run IS NOT
         NULL)
-    SELECT names.run, last.seq, last.hash, first.at, last.at FROM names
+    SELECT names.run, last.seq, last.hash, first.at, last.at, last.kind FROM names
     JOIN events AS first ON first.run = names.run AND first.seq = (SELECT min(seq) FROM events WHERE run =
     names.run) JOIN events AS last ON last.run = names.run AND last.seq = (SELECT max(seq) FROM events WHERE
     run = names.run) ORDER BY first.at DESC, names.run DESC"""
@@ -258,9 +258,10 @@ def _event(row: Sequence[Any]) -> Event:
 
 def _head(row: Sequence[Any]) -> RunHead:
     """The head in a row, checked likewise."""
-    run, seq, mark, created, updated = row
-    _check(f"run {run!r:.80}", {"run": run, "hash": mark}, {"seq": seq}, {"created": created, "updated": updated})
-    return RunHead(run, seq, mark, created, updated)
+    run, seq, mark, created, updated, kind = row
+    texts = {"run": run, "hash": mark, "kind": kind}
+    _check(f"run {run!r:.80}", texts, {"seq": seq}, {"created": created, "updated": updated})
+    return RunHead(run, seq, mark, created, updated, kind)
 
 
 def _check(what: str, texts: Mapping[str, Any], numbers: Mapping[str, Any], times: Mapping[str, Any]) -> None:

@@ -12,13 +12,23 @@ from romanesco.journal._event import Event
 
 @dataclass(frozen=True, slots=True)
 class RunHead:
-    """A run as the store lists it: its id, last event and creation time."""
+    """A run as the store lists it.
+
+    Attributes:
+        run: The run's id.
+        seq: Position of its last event.
+        hash: Hash of its last event.
+        created: Time of its first event, seconds since 1970.
+        updated: Time of its last event.
+        kind: Kind of its last event, so that a list can tell the runs that have ended without reading them.
+    """
 
     run: str
     seq: int
     hash: str
     created: float
     updated: float
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,13 @@ class Clockwork:
 
     Attributes:
         active: Latest active second that an event told.
+        out: Calls that are out at a model, of the process that works on the run.
     """
 
     active: float = 0.0
+    out: int = 0
     _covered: float = 0.0
     _out_since: float = 0.0
-    _out: int = 0
     _queue: float = 0.0
     _first: float = 0.0
     _total: float = 0.0
@@ -32,9 +33,9 @@ class Clockwork:
         if elapsed is not None and elapsed > self.active:
             self.active = float(elapsed)
         if kind == "call.started":
-            if not self._out:
+            if not self.out:
                 self._out_since = self.active
-            self._out += 1
+            self.out += 1
         elif kind in ("call.finished", "call.failed"):
             self._back()
             if kind == "call.finished":
@@ -49,7 +50,7 @@ class Clockwork:
             active: Active seconds now; None takes the latest that an event told.
         """
         now = self.active if active is None else max(active, self.active)
-        waiting = self._covered + (max(0.0, now - self._out_since) if self._out else 0.0)
+        waiting = self._covered + (max(0.0, now - self._out_since) if self.out else 0.0)
         generating = max(0.0, self._total - self._first)
         return Times(
             active=round(now, 6),
@@ -62,14 +63,14 @@ class Clockwork:
         )
 
     def _back(self) -> None:
-        if self._out:
-            self._out -= 1
-            if not self._out:
+        if self.out:
+            self.out -= 1
+            if not self.out:
                 self._covered += self.active - self._out_since
 
     def _close(self) -> None:
-        if self._out:
-            self._out = 0
+        if self.out:
+            self.out = 0
             self._covered += self.active - self._out_since
 
     def _add(self, timing: dict[str, Any]) -> None:

@@ -102,7 +102,7 @@ class MemoryStore:
         """See ``Store.runs``."""
         self._check_open()
         heads = [
-            RunHead(run, events[-1].seq, events[-1].hash, events[0].at, events[-1].at)
+            RunHead(run, events[-1].seq, events[-1].hash, events[0].at, events[-1].at, events[-1].kind)
             for run, events in self.data.events.items()
         ]
         return sorted(heads, key=lambda head: (head.created, head.run), reverse=True)

@@ -186,7 +186,7 @@ async def payloads_are_kept_by_digest(place: Place) -> None:
 
 
 async def runs_are_listed_newest_first(place: Place) -> None:
-    """Every run once, with its last event, and the times of its first and last."""
+    """Every run once, with its last event and that one's kind, and the times of its first and last."""
     async with _opened(place) as store:
         _require(await store.runs() == [], "an empty store lists runs")
         for index, run in enumerate(("b", "c", "a")):
@@ -200,6 +200,7 @@ async def runs_are_listed_newest_first(place: Place) -> None:
         head = heads[0]
         _require((head.seq, head.hash) == (last.seq, last.hash), "the head is not the last event")
         _require((head.created, head.updated) == (102.0, last.at), "the times are not those of the events")
+        _require(head.kind == last.kind != "run.created", "the kind is not that of the last event")
 
 
 async def one_owner_a_run(place: Place) -> None:

@@ -15,7 +15,6 @@ romanesco run "Name three risks of moving our billing to usage-based prices"
 romanesco run --goal-file goal.txt --source report.md --tokens 200000 --model openai:gpt-5-mini
 romanesco show last
 
-\b
 Exit status: 0 completed, 1 internal error, 2 wrong input, 3 budget, 4 deadline,
 5 stopped, 6 model, 7 refused, 8 storage, 9 diverged, 10 verify found a violation,
 11 answer cut at its cap, 130 interrupted, 141 nobody reads the output.

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
 
 from romanesco._codec import to_json
 from romanesco.interfaces.cli._costs import LineCost
+from romanesco.interfaces.cli._grid import Grid, Labelled
 from romanesco.interfaces.cli._screen import plain
 from romanesco.interfaces.cli._text import UNKNOWN, count, money, seconds
 from romanesco.runtime import RunSpec
 from romanesco.task import Bill, Budget, Plan
-
-
-def make_table(*columns: str, right: Iterable[str] = ()) -> Table:
-    """A table without a frame; the columns named in ``right`` hold numbers."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
-    numbers = set(right)
-    for column in columns:
-        table.add_column(column, justify="right" if column in numbers else "left", no_wrap=column in numbers)
-    return table
 
 
 def bill_table(bill: Bill) -> RenderableType:
@@ -32,7 +22,7 @@ def bill_table(bill: Bill) -> RenderableType:
     if not bill.lines:
         return plain("No bill: this topology makes none, so only your limits bind.")
     numbers = ("calls", "tokens in", "tokens out", "tokens", "usd")
-    table = make_table("at most", *numbers, right=numbers)
+    table = Grid("at most", *numbers, right=numbers)
     for line in bill.lines:
         both = f"{line.tokens_in + line.tokens_out:,}"
         table.add_row(
@@ -96,7 +86,7 @@ def models_text(models: dict[str, str]) -> str:
 def plan_parts(plan: Plan, budget: Budget, models: dict[str, str], others: str = "") -> list[RenderableType]:
     """A plan: topology, models, reasons, bill, and whether it fits."""
     parts: list[RenderableType] = [plain((plan.topology, "bold"), f" on {models_text(models)}")]
-    parts.extend(plain((f"  {reason}", "")) for reason in plan.reasons)
+    parts.extend(Labelled("  ", reason) for reason in plan.reasons)
     parts.append(plain(""))
     parts.append(bill_table(plan.bill))
     parts.append(plain((fits_text(plan, budget, others), "bold" if plan.fits else "bold yellow")))
@@ -126,7 +116,7 @@ def plan_data(plan: Plan, budget: Budget, models: dict[str, str]) -> dict[str, A
 def cost_table(lines: Sequence[LineCost]) -> RenderableType:
     """What each line of the bill came to, of what at most."""
     numbers = ("calls", "tokens in", "tokens out", "usd")
-    table = make_table("line", *numbers, "", right=numbers)
+    table = Grid("line", *numbers, "", right=numbers)
     for line in lines:
         table.add_row(line.purpose, *_cells(line), "estimated in part" if line.estimated else "")
     table.add_section()

@@ -11,7 +11,8 @@ from romanesco._prepare import open_parts
 from romanesco._run import Run
 from romanesco.errors import EXIT_CODES, StopReason
 from romanesco.interfaces.cli._bill import other_limits, plan_data, plan_parts
-from romanesco.interfaces.cli._outcome import outcome_parts, status_text
+from romanesco.interfaces.cli._ending import Refusal, cut_by, ending_parts
+from romanesco.interfaces.cli._outcome import outcome_parts
 from romanesco.interfaces.cli._painter import JsonLinesPainter, LinePainter, LivePainter, Painter, write_line
 from romanesco.interfaces.cli._read import find_run, load_record
 from romanesco.interfaces.cli._screen import Screen, plain
@@ -66,7 +67,7 @@ async def run_goal(request: Request, show: Show) -> int:
         session = await start(spec, parts, plan)
         view = View(spec.run, plan, spec.budget)
         screen.say(plain(("\nrun ", "dim"), (spec.run, "bold"), (" starts", "dim")))
-        return report(await follow(session, view, screen, show), screen, show)
+        return report(await follow(session, view, screen, show), view, screen, show)
 
 
 async def resume_run(name: str, limits: Limits, show: Show, *, resend: bool) -> int:
@@ -89,7 +90,7 @@ async def resume_run(name: str, limits: Limits, show: Show, *, resend: bool) -> 
             screen.say(plain(("run ", "dim"), (run, "bold"), f" goes on: {spent}"))
             if resend:
                 screen.say(raise_text(session))
-        return report(await follow(session, view, screen, show), screen, show)
+        return report(await follow(session, view, screen, show), view, screen, show)
 
 
 def raise_text(session: Session) -> str:
@@ -114,7 +115,7 @@ async def replay_run(name: str, *, json: bool, quiet: bool) -> int:
     if json:
         screen.document({"same": same, "recorded": record.status, "outcome": to_json(outcome)})
     else:
-        print_outcome(outcome, screen)
+        print_outcome(outcome, screen, record.refusal)
     if same:
         screen.say("The replay gives the recorded outcome; no call was made.")
         return 0
@@ -138,7 +139,7 @@ async def follow(session: Session, view: View, screen: Screen, show: Show) -> Ou
         painter = LinePainter(screen)
     going = Run(session)
     try:
-        with Interrupts(going.stop, painter.note):
+        with Interrupts(going.id, going.stop, painter.note):
             await painter.start()
             async for event in going.events():
                 painter.see(event, view)
@@ -149,27 +150,26 @@ async def follow(session: Session, view: View, screen: Screen, show: Show) -> Ou
         await going.close()
 
 
-def report(outcome: Outcome, screen: Screen, show: Show) -> int:
+def report(outcome: Outcome, view: View, screen: Screen, show: Show) -> int:
     """Print an outcome; gives the exit status."""
     if show.events:
         write_line({"kind": "outcome", "data": to_json(outcome)})
     elif screen.json:
         screen.document(to_json(outcome))
     else:
-        print_outcome(outcome, screen)
+        print_outcome(outcome, screen, cut_by(outcome, view.refusals))
     return EXIT_CODES[outcome.reason]
 
 
-def print_outcome(outcome: Outcome, screen: Screen) -> None:
+def print_outcome(outcome: Outcome, screen: Screen, refusal: Refusal | None) -> None:
     """Print an outcome for a reader: all of it, or the answer alone. What is cut short is always labelled."""
     if not screen.quiet:
         screen.say("")
-        for part in outcome_parts(outcome):
+        for part in outcome_parts(outcome, refusal):
             screen.show(part)
         return
-    label = status_text(outcome)
-    if label is not None:
-        with contextlib.suppress(OSError):  # nobody reads it: the exit status still tells
-            screen.err.print(label, soft_wrap=True)
+    with contextlib.suppress(OSError):  # nobody reads it: the exit status still tells
+        for part in ending_parts(outcome, refusal):
+            screen.err.print(part, soft_wrap=True)
     if outcome.answer:
         screen.text(outcome.answer)

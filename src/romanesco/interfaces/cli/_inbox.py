@@ -8,10 +8,12 @@ import uuid
 from typing import Any
 
 from romanesco.errors import EXIT_CODES, InputError, RomanescoError, StopReason
+from romanesco.interfaces.cli._ending import OPTIONS
 from romanesco.interfaces.cli._read import find_run, open_store
 from romanesco.interfaces.cli._screen import Screen
 from romanesco.journal import Command, Store
 from romanesco.runtime._supervise import LATE
+from romanesco.task import Status
 
 _POLL = 0.05
 _NOTHING = {"stop": "nothing is left to stop", "answer": "no question waits", "budget": "no limit binds any more"}
@@ -86,12 +88,15 @@ async def send(store: Store, command: Command, *, wait: float) -> dict[str, Any]
 
 async def _unowned(store: Store, run: str, command: Command) -> InputError:
     status = await _end(store, run)
+    option = OPTIONS.get(command.data.get("dimension", ""), "--tokens N")
     if status is not None:
-        return InputError(f"The run has ended ({status}): {_NOTHING[command.verb]}", value=run)
+        again = command.verb == "budget" and status != Status.COMPLETED
+        advice = f"Give the limit when you go on: romanesco resume {run} {option}." if again else ""
+        return InputError(f"The run has ended ({status}): {_NOTHING[command.verb]}", value=run, advice=advice)
     advice = {
         "stop": f"End it: romanesco stop {run} --abandon. Go on: romanesco resume {run}.",
         "answer": f"Go on with it first: romanesco resume {run}; then answer.",
-        "budget": f"Give the limits when you go on: romanesco resume {run} --tokens N.",
+        "budget": f"Give the limit when you go on: romanesco resume {run} {option}.",
     }[command.verb]
     return InputError("Nobody is working on the run: its process died", value=run, advice=advice)
 
@@ -109,7 +114,7 @@ async def _left(store: Store, run: str, command: Command) -> dict[str, Any]:
 async def _end(store: Store, run: str) -> str | None:
     """Status of a run that has ended, None if it has not."""
     head = next((head for head in await store.runs() if head.run == run), None)
-    last = await store.read(run, head.seq - 1) if head is not None else []
+    last = await store.read(run, head.seq - 1) if head is not None and head.kind == "run.ended" else []
     return str(last[-1].data.get("status")) if last and last[-1].kind == "run.ended" else None
 
 

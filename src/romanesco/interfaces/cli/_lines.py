@@ -61,7 +61,7 @@ def spent(before: View, event: RunEvent) -> str:
     tokens = before.tokens + usage["input"] + usage["output"]
     most_calls, most_tokens = before.most("calls"), before.most("tokens")
     return (
-        f"run: {calls:,}{'' if most_calls is None else f' of {most_calls:,}'} calls, "
+        f"run: {count(calls, 'call') if most_calls is None else f'{calls:,} of {most_calls:,} calls'}, "
         f"{tokens:,}{'' if most_tokens is None else f' of {most_tokens:,}'} tokens"
     )
 

@@ -138,15 +138,15 @@ def _data(asked: Asked) -> dict[str, Any]:
 
 
 def _render(listed: list[Asked], config: Config) -> list[RenderableType]:
-    from romanesco.interfaces.cli._bill import make_table
+    from romanesco.interfaces.cli._grid import Grid, Labelled
     from romanesco.interfaces.cli._screen import plain
 
-    table = make_table("provider", "state", "")
-    table.columns[0].no_wrap = table.columns[1].no_wrap = True
+    table = Grid("provider", "state", "", whole=("state",))
     for asked in listed:
         state, style, detail = describe(asked)
         table.add_row(plain((asked.status.name, "bold" if asked.in_use else "")), plain((state, style)), plain(detail))
-    return [table, plain(("in use  ", "dim"), f"{config['model']} ", (f"({config.values['model'].source})", "dim"))]
+    used = plain(f"{config['model']} ", (f"({config.values['model'].source})", "dim"))
+    return [table, Labelled("in use  ", used)]
 
 
 def describe(asked: Asked) -> tuple[str, str, str]:

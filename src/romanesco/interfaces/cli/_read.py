@@ -11,9 +11,11 @@ from romanesco._codec import from_json, to_json
 from romanesco._config import load_config
 from romanesco.errors import InputError, JournalCorrupt, RomanescoError, UnknownName
 from romanesco.interfaces.cli._costs import LineCost, line_costs
-from romanesco.journal import RunHead, SQLiteStore, Store, resolve
+from romanesco.interfaces.cli._ending import Refusal, cut_by, refusal_of, way_on
+from romanesco.journal import RunHead, SQLiteStore, Store
 from romanesco.runtime import FoldedEvent, Recovery, RunSpec, read_events, recover, spec_and_plan
-from romanesco.task import Deliberation, Outcome, Plan, Spend
+from romanesco.runtime._spec import with_changes
+from romanesco.task import Deliberation, Outcome, Plan
 
 INTERRUPTED = "interrupted"
 RUNNING = "running"
@@ -52,62 +54,6 @@ async def find_run(store: Store, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A run in the list of runs."""
-
-    run: str
-    status: str
-    reason: str
-    goal: str
-    topology: str
-    spend: Spend
-    created: float
-    updated: float
-
-
-async def list_runs(store: Store, *, interrupted: bool, limit: int) -> tuple[list[Listed], int]:
-    """Runs, newest first, at most ``limit`` (0: all), and how many more there are."""
-    listed: list[Listed] = []
-    more = 0
-    for head in await store.runs():
-        ended, status = await _state(store, head)
-        if interrupted and status != INTERRUPTED:
-            continue
-        if limit and len(listed) >= limit:
-            more += 1
-            continue
-        listed.append(await _listed(store, head, ended, status))
-    return listed, more
-
-
-async def _state(store: Store, head: RunHead) -> tuple[dict[str, Any] | None, str]:
-    owned = store.owned(head.run)  # before the events: a run that ends in between is seen as ended
-    last = await store.read(head.run, head.seq - 1)
-    if last and last[-1].kind == "run.ended":
-        data = last[-1].data
-        return data, str(data.get("status", "ended"))
-    return None, RUNNING if owned else INTERRUPTED
-
-
-async def _listed(store: Store, head: RunHead, ended: dict[str, Any] | None, status: str) -> Listed:
-    goal = topology = ""
-    spend = Spend()
-    try:
-        first = await store.read(head.run, 0, 1)
-        spec = (await resolve(store, first))[0]["spec"]
-        goal, topology = spec["task"]["goal"], spec["topology"]
-        if ended is not None:
-            spend = from_json(Spend, ended["spend"])
-        else:
-            state = recover(await read_events(store, head.run))
-            spend = state.spent.spend(state.elapsed)
-    except (JournalCorrupt, KeyError, IndexError, TypeError, ValueError):
-        status = "damaged"  # one damaged run must not hide the others; `verify` says what is wrong with it
-    reason = str(ended.get("reason", "")) if ended else ""
-    return Listed(head.run, status, reason, goal, topology, spend, head.created, head.updated)
-
-
-@dataclass(frozen=True, slots=True)
 class Record:
     """All that a journal says about one run.
 
@@ -115,11 +61,13 @@ class Record:
         head: Its place in the store.
         status: A ``Status``, ``running`` or ``interrupted``.
         state: The fold of its events.
-        spec: What was asked.
+        spec: What was asked, with the limits that hold now.
         plan: The plan with its bill.
         outcome: The outcome; for a run without one, the best answer so far, with an empty note.
         ended: Whether the outcome is final.
         lines: Costs by line of the bill.
+        in_flight: Calls that a living process has out; the spend holds them at their worst case.
+        refusal: The limit that cut the run short, None if none did.
     """
 
     head: RunHead
@@ -130,6 +78,8 @@ class Record:
     outcome: Outcome
     ended: bool
     lines: tuple[LineCost, ...]
+    in_flight: int
+    refusal: Refusal | None
 
     @property
     def run(self) -> str:
@@ -171,12 +121,15 @@ def make_record(head: RunHead, events: list[FoldedEvent], *, owned: bool) -> Rec
     """Fold a run's events into what is shown of it. Pure."""
     state = recover(events)
     spec, plan = spec_and_plan(head.run, state)
+    spec = with_changes(spec, state.budget)
+    in_flight = state.clockwork.out if owned and state.ended is None else 0
     if state.ended is not None:
         status = str(state.ended["status"])
         outcome = replace(from_json(Outcome, state.ended["outcome"]), head=head.hash)
     else:
         status = RUNNING if owned else INTERRUPTED
-        outcome = _so_far(head, state, spec, plan)
+        outcome = _so_far(head, state, spec, plan, in_flight)
+    refusals = [one for _, kind, _, _, data in events if (one := refusal_of(kind, data)) is not None]
     return Record(
         head,
         status,
@@ -186,16 +139,19 @@ def make_record(head: RunHead, events: list[FoldedEvent], *, owned: bool) -> Rec
         outcome,
         state.ended is not None,
         line_costs(plan.bill, state.attempts),
+        in_flight,
+        cut_by(outcome, refusals) if state.ended is not None else None,
     )
 
 
-def _so_far(head: RunHead, state: Recovery, spec: RunSpec, plan: Plan) -> Outcome:
+def _so_far(head: RunHead, state: Recovery, spec: RunSpec, plan: Plan, in_flight: int) -> Outcome:
     """What there is of a run that has not ended: its last offer."""
     from romanesco.errors import StopReason
     from romanesco.task import Status
 
     offer = state.offers.get("/", {})
     told = offer.get("deliberation")
+    spend = state.spent.spend(state.elapsed)
     return Outcome(
         Status.PARTIAL,
         StopReason.INTERRUPTED,
@@ -204,9 +160,10 @@ def _so_far(head: RunHead, state: Recovery, spec: RunSpec, plan: Plan) -> Outcom
         deliberation=None if told is None else from_json(Deliberation, told),
         run=head.run,
         topology=spec.topology,
-        spend=state.spent.spend(state.elapsed),
+        spend=replace(spend, in_doubt=spend.in_doubt - in_flight),
         times=state.clockwork.times(),
         bill=plan.bill,
+        budget=spec.budget,
         head=head.hash,
         models=dict(spec.models),
     )
@@ -214,6 +171,7 @@ def _so_far(head: RunHead, state: Recovery, spec: RunSpec, plan: Plan) -> Outcom
 
 def record_data(record: Record) -> dict[str, Any]:
     """A record as one JSON document."""
+    way = None if record.status == RUNNING else way_on(record.outcome, record.refusal)
     return {
         "run": record.run,
         "status": record.status,
@@ -227,6 +185,9 @@ def record_data(record: Record) -> dict[str, Any]:
         "plan": to_json(record.plan),
         "outcome": to_json(record.outcome),
         "spend": to_json(record.outcome.spend),
+        "in_flight": record.in_flight,
+        "cut_by": None if record.refusal is None else to_json(record.refusal),
+        "go_on": "" if way is None else way.command,
         "lines": [to_json(line) for line in record.lines],
         "times": to_json(record.outcome.times),
         "questions": record.questions,

@@ -31,9 +31,10 @@ def runs(interrupted: Interrupted = False, limit: Most = 20, json: o.Json = Fals
 
 
 async def _runs(interrupted: bool, limit: int, json: bool) -> None:
-    from romanesco.interfaces.cli._read import list_runs, open_store
+    from romanesco.interfaces.cli._list import list_runs
+    from romanesco.interfaces.cli._read import open_store
     from romanesco.interfaces.cli._screen import Screen
-    from romanesco.interfaces.cli._tables import listing, listing_data
+    from romanesco.interfaces.cli._tables import listing, listing_advice, listing_data
 
     screen = Screen(json=json)
     async with open_store() as store:
@@ -42,6 +43,9 @@ async def _runs(interrupted: bool, limit: int, json: bool) -> None:
     if not listed and not json:
         which = "No interrupted runs." if interrupted else 'No runs yet. Start one: romanesco run "..."'
         screen.say(which)
+    advice = None if json else listing_advice(listed)
+    if advice is not None:
+        screen.say(advice)
     if more:
         screen.say(f"{more} more: romanesco runs --limit 0")
 
@@ -58,10 +62,13 @@ def show(run: o.RunName, section: Section = None, json: o.Json = False) -> int:
 async def _show(name: str, sections: list[str], json: bool) -> None:
     from romanesco.interfaces.cli._read import find_run, load_record, open_store, record_data
     from romanesco.interfaces.cli._screen import Screen
-    from romanesco.interfaces.cli._sections import check_sections, render
+    from romanesco.interfaces.cli._sections import check_sections, label_parts, render
 
     check_sections(sections)
     screen = Screen(json=json)
     async with open_store() as store:
         record = await load_record(store, await find_run(store, name))
+    if sections and not json:
+        for part in label_parts(record):  # a part of a run that was cut short is labelled too, beside the result
+            screen.say(part)
     screen.result(lambda: record_data(record), lambda: render(record, sections))

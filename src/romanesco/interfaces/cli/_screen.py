@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -9,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleDimensions, RenderableType
 from rich.text import Text
 
+from romanesco.interfaces.cli._grid import Labelled, wrapped
 from romanesco.interfaces.cli._text import clean
 
 _PIPE_WIDTH = 120
@@ -28,7 +30,13 @@ class _Console(Console):
 def make_console(stream: IO[str]) -> Console:
     """A console for a stream: as wide as its terminal, or wide enough for tables where there is none."""
     wide = None if stream.isatty() or os.environ.get("COLUMNS") else _PIPE_WIDTH
-    return _Console(file=stream, width=wide, highlight=False, markup=False, emoji=False)
+    console = _Console(file=stream, width=wide, highlight=False, markup=False, emoji=False)
+    if console.is_dumb_terminal and wide is None and not os.environ.get("COLUMNS"):
+        with contextlib.suppress(OSError):  # rich takes every dumb terminal for one of 80 columns
+            columns, lines = os.get_terminal_size(stream.fileno())
+            if columns and lines:
+                console.size = ConsoleDimensions(columns, lines)
+    return console
 
 
 @dataclass(slots=True)
@@ -92,7 +100,12 @@ class Screen:
 
 def _print(console: Console, renderable: RenderableType) -> None:
     """Lines are wrapped between words on a terminal, and nowhere else."""
-    console.print(renderable, soft_wrap=not console.is_terminal and isinstance(renderable, str | Text))
+    if not console.is_terminal:
+        console.print(renderable, soft_wrap=isinstance(renderable, str | Text | Labelled))
+        return
+    text = Text(renderable) if isinstance(renderable, str) else renderable
+    for part in wrapped(text, console.width) if isinstance(text, Text) else (text,):
+        console.print(part, crop=False)
 
 
 def plain(*parts: str | tuple[str, str]) -> Text:

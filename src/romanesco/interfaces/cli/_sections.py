@@ -8,8 +8,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from romanesco.errors import InputError
-from romanesco.interfaces.cli._bill import cost_table, limits_text, make_table
-from romanesco.interfaces.cli._outcome import cost_text, status_text
+from romanesco.interfaces.cli._bill import cost_table, limits_text
+from romanesco.interfaces.cli._ending import ending_parts, way_on, way_part
+from romanesco.interfaces.cli._grid import Grid, Labelled
+from romanesco.interfaces.cli._outcome import cost_text
 from romanesco.interfaces.cli._read import INTERRUPTED, RUNNING, Record
 from romanesco.interfaces.cli._screen import plain
 from romanesco.interfaces.cli._text import clean, count, moment, one_line, ratio, seconds
@@ -46,33 +48,34 @@ def render(record: Record, names: Sequence[str]) -> list[RenderableType]:
 def _header(record: Record) -> list[RenderableType]:
     parts: list[RenderableType] = [
         plain((record.run, "bold"), f"  {record.plan.topology}  ", (record.status, "bold cyan")),
-        plain(("goal  ", "dim"), one_line(record.spec.task.goal, 500)),
+        Labelled("goal   ", one_line(record.spec.task.goal, 500)),
+        *label_parts(record),
     ]
-    label = status_text(record.outcome) if record.ended else _open_text(record)
-    if label is not None:
-        parts.append(label)
-    parts += [_question(record, one) for one in record.questions]
+    for question in record.questions:
+        parts += _question(record, question)
     return parts
 
 
-def _open_text(record: Record) -> Text:
+def label_parts(record: Record) -> list[RenderableType]:
+    """What was cut short, by which limit, and how to go on; nothing for a run that is completed."""
+    if record.ended:
+        return ending_parts(record.outcome, record.refusal)
+    out, doubt = record.in_flight, record.outcome.spend.in_doubt
     if record.status == RUNNING:
-        return plain(("Running: what follows is what there is so far.", "yellow"))
-    return plain(
-        (
-            f"{INTERRUPTED.upper()}: its process ended first. What follows is what there is so far. ",
-            "bold yellow",
-        ),
-        f"Go on: romanesco resume {record.run}",
-    )
+        told = f" {count(out, 'call')} {'is' if out == 1 else 'are'} in flight." if out else ""
+        return [plain((f"Running: what follows is what there is so far.{told}", "yellow"))]
+    told = f" {count(doubt, 'call')} {'was' if doubt == 1 else 'were'} in flight then." if doubt else ""
+    text = f"{INTERRUPTED.upper()}: its process ended first. What follows is what there is so far.{told}"
+    way = way_on(record.outcome, None)
+    return [plain((text, "bold yellow")), *([] if way is None else [way_part(way)])]
 
 
-def _question(record: Record, question: dict[str, object]) -> Text:
-    return plain(
-        (f"question {question['id']}: ", "bold yellow"),
-        one_line(str(question["question"]), 500),
-        (f"  answer it: romanesco answer {record.run} {question['id']} TEXT", "dim"),
-    )
+def _question(record: Record, question: dict[str, object]) -> list[RenderableType]:
+    asked, command = one_line(str(question["question"]), 500), f"romanesco answer {record.run} {question['id']} TEXT"
+    return [
+        Labelled(f"question {question['id']}: ", asked, style="bold yellow"),
+        Labelled("answer it: ", command, whole=True),
+    ]
 
 
 def _answer(record: Record) -> list[RenderableType]:
@@ -91,29 +94,25 @@ def _decision(record: Record) -> list[RenderableType]:
     decision = team.decision
     author = next((one.member for one in team.proposals if one.id == decision.chosen), "")
     parts: list[RenderableType] = [
-        plain(("chosen     ", "dim"), (decision.chosen, "bold"), f" of {author}, by {decision.by} ({decision.model})")
+        Labelled("chosen     ", plain((decision.chosen, "bold"), f" of {author}, by {decision.by} ({decision.model})"))
     ]
-    parts += [
-        plain(("absorbed   ", "dim"), (one, "bold"), f" {one_line(why)}") for one, why in decision.absorbed.items()
-    ]
-    parts += [
-        plain(("discarded  ", "dim"), (one, "bold"), f" {one_line(why)}") for one, why in decision.discarded.items()
-    ]
+    for label, others in (("absorbed   ", decision.absorbed), ("discarded  ", decision.discarded)):
+        parts += [Labelled(label, plain((one, "bold"), f" {one_line(why)}")) for one, why in others.items()]
     if team.backing:
         votes = ", ".join(f"{proposal} {votes}" for proposal, votes in team.backing.items())
-        parts.append(plain(("backing    ", "dim"), votes))
+        parts.append(Labelled("backing    ", votes))
     return parts
 
 
 def _dissent(record: Record) -> list[RenderableType]:
     dissent = record.outcome.dissent
     parts: list[RenderableType] = [
-        plain((one.member, "bold"), f" for {one.proposal}: {one_line(one.position)}") for one in dissent
+        Labelled(f"{one.member} ", f"for {one.proposal}: {one_line(one.position)}", style="bold") for one in dissent
     ]
     grounds = dict.fromkeys(ground for one in dissent for ground in one.grounds)
     if grounds:
         parts.append(plain(("grounds against the choice:", "dim")))
-    parts += [plain((f"{_INDENT}{one_line(ground)}", "dim")) for ground in grounds]
+    parts += [Labelled(_INDENT, plain((one_line(ground), "dim"))) for ground in grounds]
     return parts
 
 
@@ -126,7 +125,7 @@ def _proposals(record: Record) -> list[RenderableType]:
             backs = f", backs {one.backs}" if one.backs else ""
             cut = ", cut at the cap" if one.truncated else ""
             parts.append(plain((f"{one.id} ", "bold"), (f"{one.member}{backs}{cut} ({one.model})", "dim")))
-            parts.append(Text("\n".join(_INDENT + line for line in clean(one.text).splitlines())))
+            parts += [Labelled(_INDENT, line) for line in clean(one.text).splitlines()]
     if team.missing:
         parts.append(plain((f"nothing came from: {', '.join(team.missing)}", "yellow")))
     return parts
@@ -138,8 +137,7 @@ def _critiques(record: Record) -> list[RenderableType]:
         return []
     evaluators = list(dict.fromkeys(one.evaluator for one in team.critiques))
     proposals = list(dict.fromkeys(one.proposal for one in team.critiques))
-    table = make_table("proposal", *evaluators)
-    table.show_lines = True
+    table = Grid("proposal", *evaluators, lines=True)
     for proposal in proposals:
         cells = [_cell(team.critiques, proposal, evaluator) for evaluator in evaluators]
         table.add_row(plain((proposal, "bold")), *cells)
@@ -155,10 +153,12 @@ def _cell(critiques: Sequence[Critique], proposal: str, evaluator: str) -> Text:
 def _ledger(record: Record) -> list[RenderableType]:
     team = record.deliberation or Deliberation()
     return [
-        plain(
-            (one.kind.ljust(11), "dim"),
-            one_line(one.text),
-            (f"  {one.by}, round {one.round}{', ' + ', '.join(one.evidence) if one.evidence else ''}", "dim"),
+        Labelled(
+            one.kind.ljust(11),
+            plain(
+                one_line(one.text),
+                (f"  {one.by}, round {one.round}{', ' + ', '.join(one.evidence) if one.evidence else ''}", "dim"),
+            ),
         )
         for one in team.ledger
     ]
@@ -173,8 +173,9 @@ def _diversity(record: Record) -> list[RenderableType]:
         filled = round(_BAR * point.value / most) if point.value is not None and most > 0 else 0
         bar = "#" * filled + "." * (_BAR - filled)
         first = point.round == 1 and point.ratio is None
-        against = "" if first else f"gain ratio {ratio(point.ratio)}, the switch is below {point.threshold:g}"
-        lines.append(plain(f"round {point.round}  ", (bar, "cyan"), f"  {ratio(point.value)}", (f"  {against}", "dim")))
+        against = "" if first else f"  gain ratio {ratio(point.ratio)}, switch below {point.threshold:g}"
+        drawn = plain((bar, "cyan"), f"  {ratio(point.value)}", (against, "dim"))
+        lines.append(Labelled(f"round {point.round}  ", drawn, style=""))
     if team.stop:
         lines.append(plain((f"the divergent mode ended by: {team.stop}", "dim")))
     return lines
@@ -188,17 +189,20 @@ def _costs(record: Record) -> list[RenderableType]:
         f"{seconds(spent.first_token)} until the first token, {seconds(spent.generating)} generating, "
         f"{seconds(spent.parse)} of it reading"
     )
-    parts: list[RenderableType] = [cost_table(record.lines), plain(("spent  ", "dim"), cost_text(record.outcome))]
+    parts: list[RenderableType] = [
+        cost_table(record.lines),
+        Labelled("spent  ", cost_text(record.outcome, record.in_flight)),
+    ]
     budget = record.spec.budget
     time = "" if budget.seconds is None else seconds(budget.seconds)
     limits = ", ".join(filter(None, (limits_text(budget), time)))
     if limits:
-        parts.append(plain(("limits ", "dim"), limits))
+        parts.append(Labelled("limits ", limits))
     if own:
         parts.append(
-            plain(("time   ", "dim"), f"{seconds(spent.active)} active: {seconds(spent.waiting)} with models, {own}")
+            Labelled("time   ", f"{seconds(spent.active)} active: {seconds(spent.waiting)} with models, {own}")
         )
-        parts.append(plain((f"       {split}", "dim")))
+        parts.append(Labelled("       ", plain((split, "dim"))))
     return parts
 
 
@@ -217,7 +221,7 @@ def _about(record: Record) -> list[RenderableType]:
         ("events", f"{record.head.seq:,}"),
         ("head", record.head.hash),
     ]
-    return [plain((f"{name.ljust(8)} ", "dim"), value) for name, value in pairs]
+    return [Labelled(f"{name.ljust(8)} ", value, whole=name == "head") for name, value in pairs]
 
 
 SECTIONS: dict[str, Callable[[Record], list[RenderableType]]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -20,11 +21,13 @@ class Interrupts:
     """While entered, signals stop a run.
 
     Args:
+        run: The run's id.
         stop: Stops the run in good order.
         note: Tells the user.
     """
 
-    def __init__(self, stop: Callable[[str], Coroutine[Any, Any, None]], note: Callable[[str], None]) -> None:
+    def __init__(self, run: str, stop: Callable[[str], Coroutine[Any, Any, None]], note: Callable[[str], None]) -> None:
+        self._run = run
         self._stop = stop
         self._note = note
         self._stopping: asyncio.Task[None] | None = None
@@ -45,14 +48,16 @@ class Interrupts:
     def _hit(self, number: signal.Signals) -> None:
         name = "Ctrl-C" if number is signal.SIGINT else number.name
         if self._stopping is not None:
-            leave_at_once()
+            leave_at_once(self._run)
         self._note(f"{name}: stopping; what is done is kept. Once more leaves at once.")
         self._stopping = asyncio.ensure_future(self._stop(name))
 
 
-def leave_at_once() -> None:
+def leave_at_once(run: str) -> None:
     """End the process now. The journal holds all that was finished; what is in flight runs again on resume."""
     if sys.stderr.isatty():
         os.write(2, _SHOW_CURSOR.encode())
-    os.write(2, b"\ninterrupted; go on with: romanesco resume last\n")
+    # By its id: the newest run may be another one by now.
+    with contextlib.suppress(OSError):  # nobody may read it any more
+        os.write(2, f"\nInterrupted at once. Go on: romanesco resume {run}\n".encode())
     os._exit(EXIT_CODES[StopReason.INTERRUPTED])

@@ -9,8 +9,9 @@ from typing import Any
 from rich.console import RenderableType
 
 from romanesco._codec import to_json
-from romanesco.interfaces.cli._bill import make_table
-from romanesco.interfaces.cli._read import Listed
+from romanesco.interfaces.cli._grid import Grid, Labelled
+from romanesco.interfaces.cli._list import Listed
+from romanesco.interfaces.cli._read import INTERRUPTED
 from romanesco.interfaces.cli._screen import plain
 from romanesco.interfaces.cli._text import UNKNOWN, clean, count, money, one_line
 from romanesco.journal import Verdict, Verification
@@ -24,29 +25,45 @@ def listing(runs: Sequence[Listed]) -> list[RenderableType]:
     """The list of runs."""
     if not runs:
         return []
-    rows = [_row(one) for one in runs]
-    table = make_table("run", "status", "topology", "calls", "tokens", "usd", "goal", right=("calls", "tokens", "usd"))
-    for column, cells in zip(table.columns[:-1], zip(*rows, strict=True), strict=False):
-        width = max(map(len, (str(column.header), *cells)))
-        column.no_wrap, column.min_width = True, width  # only the goal gives way
-    table.columns[-1].no_wrap, table.columns[-1].overflow = True, "ellipsis"
-    for one, cells in zip(runs, rows, strict=True):
-        style = _STATUS.get(one.status, "red")
-        table.add_row(cells[0], plain((cells[1], style)), *cells[2:6], plain(cells[6]))
+    table = Grid(
+        *("run", "status", "topology", "calls", "tokens", "usd", "goal"),
+        right=("calls", "tokens", "usd"),
+        whole=("status", "topology"),
+        spare=("usd", "topology", "calls", "tokens"),
+        cut=("goal",),
+    )
+    for one in runs:
+        spend = one.spend
+        table.add_row(
+            one.run,
+            plain((_status(one), _STATUS.get(one.status, "red"))),
+            one.topology,
+            f"{spend.calls:,}",
+            f"{spend.tokens_in + spend.tokens_out:,}",
+            UNKNOWN if spend.usd is None else money(spend.usd),
+            one_line(one.goal, _GOAL),
+        )
     return [table]
 
 
-def _row(one: Listed) -> tuple[str, ...]:
-    spend = one.spend
-    return (
-        one.run,
-        one.status if one.reason in ("", one.status, "completed") else f"{one.status} ({one.reason})",
-        one.topology,
-        f"{spend.calls:,}",
-        f"{spend.tokens_in + spend.tokens_out:,}",
-        UNKNOWN if spend.usd is None else money(spend.usd),
-        one_line(one.goal, _GOAL),
-    )
+def _status(one: Listed) -> str:
+    """The status, and what is not settled: calls that are out, or that nobody waits for any more."""
+    if one.in_flight:
+        return f"{one.status} ({one.in_flight:,} in flight)"
+    if one.status == INTERRUPTED and one.spend.in_doubt:
+        return f"{one.status} ({one.spend.in_doubt:,} in doubt)"
+    return one.status if one.reason in ("", one.status, "completed") else f"{one.status} ({one.reason})"
+
+
+def listing_advice(runs: Sequence[Listed]) -> RenderableType | None:
+    """How to go on with what was interrupted; None if nothing was."""
+    dead = [one.run for one in runs if one.status == INTERRUPTED and not one.reason]
+    if not dead:
+        return None
+    if len(dead) == 1:
+        return Labelled("Interrupted; go on: ", f"romanesco resume {dead[0]}", style="", whole=True)
+    told = f"{len(dead):,} runs were interrupted; go on with one of them, for example the newest: "
+    return Labelled(told, f"romanesco resume {dead[0]}", style="", whole=True)
 
 
 def listing_data(runs: Sequence[Listed]) -> list[dict[str, Any]]:
@@ -56,8 +73,7 @@ def listing_data(runs: Sequence[Listed]) -> list[dict[str, Any]]:
 
 def verification(found: Verification, certificate: Path | None) -> list[RenderableType]:
     """What verification found."""
-    table = make_table("property", "verdict", "detail")
-    table.columns[0].no_wrap = table.columns[1].no_wrap = True
+    table = Grid("property", "verdict", "detail", whole=("verdict",))
     for one in found.findings:
         table.add_row(one.property, plain((one.verdict.value, _VERDICT[one.verdict])), clean(one.detail))
     totals = found.totals
@@ -75,11 +91,12 @@ def verification(found: Verification, certificate: Path | None) -> list[Renderab
     tokens = f"{totals.tokens_in:,} tokens in, {totals.tokens_out:,} out"
     parts: list[RenderableType] = [
         table,
-        plain(("totals  ", "dim"), f"{count(totals.calls, 'call')}, {tokens}, {', '.join(rest)}"),
-        plain(("head    ", "dim"), f"{found.head or 'none'} (event {found.seq})"),
+        Labelled("totals  ", f"{count(totals.calls, 'call')}, {tokens}, {', '.join(rest)}"),
+        Labelled("event   ", f"{found.seq:,} is the last one"),
+        Labelled("head    ", found.head or "none", whole=True),
     ]
     if certificate is not None:
-        parts.append(plain(("cert    ", "dim"), str(certificate)))
+        parts.append(Labelled("cert    ", str(certificate), whole=True))
     return [*parts, verdict]
 
 

@@ -6,6 +6,8 @@ import re
 from datetime import datetime
 from decimal import Decimal
 
+from rich.cells import cell_len, set_cell_size
+
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -26,6 +28,13 @@ def one_line(text: str, most: int = 0) -> str:
     """Text on one line, cut with an ellipsis after ``most`` characters; 0 does not cut."""
     line = _SPACE.sub(" ", clean(text)).strip()
     return line if not most or len(line) <= most else f"{line[: most - 3].rstrip()}..."
+
+
+def fit(text: str, cells: int) -> str:
+    """Text in at most so many columns of a screen, cut with an ellipsis. A wide character takes two columns."""
+    if cell_len(text) <= cells:
+        return text
+    return f"{set_cell_size(text, max(0, cells - 3)).rstrip()}..."[: max(cells, 0)]
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

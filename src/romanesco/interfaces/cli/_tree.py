@@ -10,8 +10,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
+from romanesco.interfaces.cli._grid import wrapped
 from romanesco.interfaces.cli._screen import plain
-from romanesco.interfaces.cli._text import count, money, one_line, seconds
+from romanesco.interfaces.cli._spent import spent_parts, time_part
+from romanesco.interfaces.cli._text import count, one_line
 from romanesco.interfaces.cli._view import DONE, FAILED, THINKING, WAITING, Member, View
 
 _STYLES = {WAITING: "dim", THINKING: "bold cyan", DONE: "green", FAILED: "red"}
@@ -32,7 +34,8 @@ def draw(view: View, *, elapsed: float, width: int, height: int, note: str = "")
         note: A line to show below, for example that the run is stopping.
     """
     tree = Tree(_label(view), guide_style="dim")
-    room = max(4, height - 6 - len(view.questions) - bool(note))
+    below = [*questions(view), _spent(view, elapsed), *([plain((note, "yellow"))] if note else [])]
+    room = max(4, height - 5 - sum(len(wrapped(part, width)) for part in below))
     nodes = _by_node(view)
     shown = _chosen(nodes, room)
     branches = {"/": tree}
@@ -45,10 +48,7 @@ def draw(view: View, *, elapsed: float, width: int, height: int, note: str = "")
         tree.add(
             plain((f"and {count(len(hidden), 'more node')}: {_states(m for n in hidden for m in nodes[n])}", "dim"))
         )
-    parts: list[RenderableType] = [tree, *questions(view), _spent(view, elapsed)]
-    if note:
-        parts.append(plain((note, "yellow")))
-    return Group(*parts)
+    return Group(tree, *(line for part in below for line in wrapped(part, width)))
 
 
 def _label(view: View) -> Text:
@@ -137,14 +137,9 @@ def questions(view: View) -> list[Text]:
 
 
 def _spent(view: View, elapsed: float) -> Text:
-    return plain((spent_line(view), "bold"), f"  {seconds(elapsed)}")
+    return plain((spent_line(view), "bold"), f"  {time_part(elapsed, view.budget)}")
 
 
 def spent_line(view: View) -> str:
     """What is spent, of what at most."""
-    calls, tokens, usd = (view.most(dimension) for dimension in ("calls", "tokens", "usd"))
-    return "  ".join((
-        f"{view.calls:,}{'' if calls is None else f' of {calls:,}'} calls",
-        f"{view.tokens:,}{'' if tokens is None else f' of {tokens:,}'} tokens",
-        money(view.usd) + ("" if usd is None or view.usd is None else f" of {money(usd)}"),
-    ))
+    return "  ".join(spent_parts(view.calls, view.tokens, view.usd, view.plan.bill, view.budget))

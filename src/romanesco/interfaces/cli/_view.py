@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from romanesco.interfaces.cli._ending import Refusal, refusal_of
 from romanesco.runtime import RunEvent
 from romanesco.task import Budget, Plan
 
@@ -72,6 +73,7 @@ class View:
         elapsed: Active seconds as the journal last said.
         questions: Pending questions by id.
         status: Outcome's status, once it has ended.
+        refusals: What accounts refused.
         calls_out: Role, and what is reserved, by node, key and attempt of the calls that are out.
     """
 
@@ -88,6 +90,7 @@ class View:
     elapsed: float = 0.0
     questions: dict[str, Question] = field(default_factory=dict)
     status: str = ""
+    refusals: list[Refusal] = field(default_factory=list)
     calls_out: dict[tuple[str, str, int], tuple[str, dict[str, Any]]] = field(default_factory=dict)
 
     def member(self, node: str, role: str) -> Member:
@@ -197,6 +200,12 @@ def _step_finished(view: View, event: RunEvent) -> None:
             del view.questions[question.id]
 
 
+def _step_failed(view: View, event: RunEvent) -> None:
+    refusal = refusal_of(event.kind, event.data)
+    if refusal is not None:
+        view.refusals.append(refusal)
+
+
 def _changed(view: View, event: RunEvent) -> None:
     from romanesco._codec import from_json, to_json
 
@@ -235,6 +244,7 @@ _HANDLERS: dict[str, Callable[[View, RunEvent], None]] = {
     "token": _token,
     "question.asked": _asked,
     "step.finished": _step_finished,
+    "step.failed": _step_failed,
     "budget.changed": _changed,
     "run.ended": _ended,
     "run.resumed": _resumed,
