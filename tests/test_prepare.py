@@ -14,7 +14,7 @@ from romanesco import Budget, Config, Plan, ScriptedModel, Task, load_config
 from romanesco._prepare import SOURCE_BYTES, make_spec, read_sources
 from romanesco.errors import ConfigError, InputError
 from romanesco.runtime import PlanningDesk
-from romanesco.testing import Members, MemoryStore, NgramEmbedder
+from romanesco.testing import FakeServer, Members, MemoryStore, NgramEmbedder
 from romanesco.topologies.single import Single
 
 
@@ -37,20 +37,15 @@ def test_a_model_of_a_role_must_be_a_text(tmp_path: Path) -> None:
 
 
 async def test_the_price_that_stands_beside_an_endpoint_counts(tmp_path: Path) -> None:
-    text = """
-        [models.mine]
-        base_url = "http://127.0.0.1:9/v1"
-        model = "m"
-        window = 8192
-        {prices}
-    """
     budget = Budget(usd=Decimal(5))
-    config = configured(tmp_path, text.format(prices="price_in = 1\nprice_out = 10"))
-    plan = await romanesco.plan("Sell", model="custom:mine", topology="single", budget=budget, config=config)
-    assert plan.bill.usd is not None and plan.bill.usd > 0
-    with pytest.raises(ConfigError, match="price"):
-        config = configured(tmp_path, text.format(prices=""))
-        await romanesco.plan("Sell", model="custom:mine", topology="single", budget=budget, config=config)
+    async with FakeServer() as server:
+        text = f'[models.mine]\nbase_url = "{server.url}"\nmodel = "m"\n'
+        config = configured(tmp_path, f"{text}price_in = 1\nprice_out = 10\n")
+        plan = await romanesco.plan("Sell", model="custom:mine", topology="single", budget=budget, config=config)
+        assert plan.bill.usd is not None and plan.bill.usd > 0
+        config = configured(tmp_path, text)
+        with pytest.raises(ConfigError, match="price"):
+            await romanesco.plan("Sell", model="custom:mine", topology="single", budget=budget, config=config)
 
 
 def test_money_may_be_given_as_a_number() -> None:

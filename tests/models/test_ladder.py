@@ -31,6 +31,7 @@ from romanesco.models._types import (
     ModelRequest,
     OutputSchema,
     ToolCall,
+    Usage,
 )
 
 SCHEMA: dict[str, Any] = {
@@ -97,6 +98,29 @@ def test_the_prompt_rung_tells_the_fields_and_shows_no_schema() -> None:
     )
     assert '"type"' not in prepared.messages[-1].content
     assert prepare(ask(output=False), Rung.PROMPT) == ask(output=False)
+
+
+@pytest.mark.parametrize("messages", [None, (Message("user", "Look it up."), Message("tool", "42", tool_call_id="1"))])
+def test_a_reask_tells_the_fields_once_on_every_rung_but_a_grammar(messages: tuple[Message, ...] | None) -> None:
+    """An endpoint may ignore a schema without a word; a grammar can't be ignored."""
+    verdict = judge(ModelReply("I back P2."), ask(messages=messages), attempt=1)
+    assert isinstance(verdict, Reask)
+    told = "Answer with one JSON object and nothing else. Its fields: "
+    said = {rung: prepare(verdict.request, rung).messages[-1].content for rung in Rung}
+    assert {rung: text.count(told) for rung, text in said.items()} == {
+        Rung.GRAMMAR: 0,
+        Rung.JSON_SCHEMA: 1,
+        Rung.TOOL: 1,
+        Rung.PROMPT: 1,
+    }
+    assert said[Rung.PROMPT] == said[Rung.TOOL] == said[Rung.JSON_SCHEMA]
+    assert said[Rung.JSON_SCHEMA].startswith(said[Rung.GRAMMAR])
+    assert said[Rung.GRAMMAR].endswith("Answer again with one JSON object and nothing else.")
+    assert {rung: prepare(verdict.request, rung).output is None for rung in Rung} == {
+        rung: rung is Rung.PROMPT for rung in Rung
+    }
+    text = judge_text(ModelReply(""), ask(output=False), attempt=1)
+    assert isinstance(text, Reask) and told not in text.request.messages[-1].content
 
 
 def test_a_last_message_that_is_not_the_users_stays_as_it_is() -> None:
@@ -279,6 +303,24 @@ def test_text_is_accepted(reply: ModelReply, verdict: Accept) -> None:
     assert judge_text(reply, ask(output=False), attempt=1) == verdict
 
 
+@pytest.mark.parametrize("decide", [judge, judge_text])
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (ModelReply("", usage=Usage(9, 5)), FailureKind.EMPTY),
+        (ModelReply("", usage=Usage(9, 5, reasoning=5)), FailureKind.REASONING_ONLY),
+        (ModelReply(" ", FinishReason.LENGTH), FailureKind.REASONING_ONLY),
+        (ModelReply(" ", FinishReason.LENGTH, Usage(9, 5, reasoning=5)), FailureKind.REASONING_ONLY),
+        (ModelReply("", FinishReason.CONTENT_FILTER, Usage(9, 5, reasoning=5)), FailureKind.REFUSED),
+    ],
+)
+def test_thoughts_that_are_only_counted_are_thoughts(decide: Any, reply: ModelReply, kind: FailureKind) -> None:
+    final = decide(reply, ask(), attempt=2)
+    assert isinstance(final, Fail)
+    assert final.failure.kind is kind
+    assert ("--param reasoning_tokens=" in final.error.advice) is (kind is FailureKind.REASONING_ONLY)
+
+
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
@@ -326,7 +368,8 @@ def test_a_reask_never_adds_more_than_was_announced(
 
 
 def test_the_announced_overhead_is_small_and_reached() -> None:
-    assert reask_overhead(ask()) < 420
+    assert reask_overhead(ask(output=False)) < 420
+    assert reask_overhead(ask()) < 420 + 150, "the note, and the fields of this schema"
     long_name = {"type": "object", "properties": {"é" * 300: {"type": "string"}}, "required": ["é" * 300]}
     request = ModelRequest("m:x", (Message("user", "?"),), 50, output=OutputSchema("long", long_name))
     verdict = judge(ModelReply('{"a": "' + "é" * 900 + '"}'), request, attempt=1)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import romanesco
+from romanesco import load_config
 from romanesco.errors import ConfigError, KeyMissing, ModelError, RomanescoError, UnknownName
 from romanesco.models import (
     PROVIDERS,
@@ -22,6 +25,8 @@ from romanesco.models import (
     configured,
     custom_endpoints,
 )
+from romanesco.models._providers import published_window
+from romanesco.testing import FakeServer, Scenario
 
 CANARY = "sk-canary-5f0e7d"
 BOX: dict[str, Any] = {"models": {"box": {"base_url": "http://gpu-box:8000/v1/", "model": "big", "key_env": "BOX_KEY"}}}
@@ -105,11 +110,87 @@ def test_custom_endpoints_come_from_the_configuration() -> None:
         pool.get("custom:bux")
 
 
-async def test_a_configured_window_is_in_force() -> None:
-    section = {"base_url": "http://localhost:1/v1", "model": "m", "window": 4096}
-    pool = ModelPool({"models": {"m": section}}, env={})
-    assert (await pool.get("custom:m").capabilities()).window == 4096
+async def test_a_configured_window_is_in_force_and_the_rest_is_what_the_server_says() -> None:
+    async with FakeServer(scenario=Scenario(flavour="vllm", context_limit=9000)) as server:
+        section = {"base_url": server.url, "model": "fake", "window": 4096}
+        string = f"{server.url}#fake"
+        pool = ModelPool({"models": {"m": section, string: {"window": 5000}}}, env={})
+        found = {name: await pool.get(name).capabilities() for name in ("custom:m", string)}
+        await pool.close()
+        assert server.ledger.free["/v1/models"] == 2
+    assert (found["custom:m"].window, found[string].window) == (4096, 5000)
+    assert found["custom:m"].tokenizer and found[string].tokenizer
+
+
+async def test_a_configured_window_changes_nothing_else_of_a_plan(tmp_path: Path) -> None:
+    async with FakeServer(scenario=Scenario(flavour="llamacpp", context_limit=8192)) as server:
+        bills = []
+        for window in ("", "window = 8192"):
+            file = tmp_path / "romanesco.toml"
+            file.write_text(f'[models.box]\nbase_url = "{server.url}"\nmodel = "fake"\n{window}\n', encoding="utf-8")
+            config = load_config(file, env={}, overrides={"home": str(tmp_path)})
+            bills.append((await romanesco.plan("Grow a bakery.", model="custom:box", config=config)).bill)
+    assert bills[0] == bills[1]
+
+
+async def test_a_named_providers_window_is_as_configured_else_as_published_else_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    published = published_window("openai", "gpt-5-mini")
+    assert published is not None and published > 100_000
+    async with FakeServer() as server:
+        monkeypatch.setitem(PROVIDERS, "openai", replace(PROVIDERS["openai"], base_url=server.url))
+        told = {}
+        for name, section in (
+            ("gpt-5-mini", ""),
+            ("nobody-knows-me", ""),
+            ("gpt-5-mini", '[models."openai:gpt-5-mini"]\nwindow = 3000\n'),
+        ):
+            file = tmp_path / "romanesco.toml"
+            file.write_text(section, encoding="utf-8")
+            config = load_config(file, env={}, overrides={"home": str(tmp_path)})
+            plan = await romanesco.plan("Grow a bakery.", model=f"openai:{name}", config=config)
+            told[name, bool(section)] = " ".join(plan.reasons)
+    assert f"for a window of {published:,} tokens" in told["gpt-5-mini", False]
+    assert "unknown; planned for 8,192" in told["nobody-knows-me", False]
+    assert "for a window of 3,000 tokens" in told["gpt-5-mini", True]
+
+
+async def test_what_is_known_of_a_provider_is_said_without_asking_it() -> None:
+    pool = ModelPool(env={"DEEPSEEK_API_KEY": CANARY, "ANTHROPIC_API_KEY": CANARY})
+    for name in ("deepseek:deepseek-chat", "anthropic:claude-sonnet-4-5"):
+        known = await pool.get(name).capabilities()
+        assert (known.json_schema, known.tools) == (False, True)
+        assert known.window == published_window(*name.split(":"))
+        assert known.window is not None
+    assert published_window("nobody", "gpt-5") is None
     await pool.close()
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ({"openai:gpt-5": {"window": 0}}, 'window of \\[models."openai:gpt-5"\\]'),
+        ({"openai:gpt-5": {"window": 1, "price_in": 2}}, "must set window and nothing else"),
+        ({"openai:gpt-5": {"api_key": CANARY}}, "must set window and nothing else"),
+        ({"openai:gpt-5": 3}, "must set window and nothing else"),
+        ({"opnai:gpt-5": {"window": 1000}}, "names no provider and has no base_url"),
+        ({"custom:box": {"window": 1000}}, r"Set it in \[models.box\]"),
+        ({"embedded:smollm2": {"window": 1000}}, "The embedded model has the window"),
+        ({f"http://localhost/v1?key={CANARY}#m": {"window": 1000}}, "carries a user name, a password or a key"),
+    ],
+)
+def test_a_wrong_section_of_a_model_string_is_refused_without_its_secret(section: dict[str, Any], says: str) -> None:
+    for read in (ModelPool, custom_endpoints):
+        with pytest.raises(ConfigError, match=says) as caught:
+            read({"models": section})
+        assert CANARY not in str(caught.value)
+
+
+def test_an_endpoint_may_have_a_colon_in_its_name() -> None:
+    section = {"base_url": "http://localhost:1/v1", "model": "m"}
+    assert list(custom_endpoints({"models": {"gpu:1": section}})) == ["gpu:1"]
 
 
 def test_prices_are_decimals_and_unknown_is_none() -> None:
@@ -222,7 +303,7 @@ def test_the_embedded_model_is_ready_where_its_file_is() -> None:
 
 
 def test_the_embedded_model_without_its_file_says_how_to_fetch_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("romanesco.models._providers.find", lambda _asset, *, env: None)
+    monkeypatch.setattr("romanesco.models._configured.find", lambda _asset, *, env: None)
     status = configured({}, {})[0]
     assert (status.ready, "romanesco models --fetch" in status.advice) == (False, True)
 

@@ -26,6 +26,7 @@ from romanesco.models._types import (
 )
 
 if TYPE_CHECKING:
+    from romanesco.models._configured import CustomEndpoint, ProviderStatus, configured, custom_endpoints
     from romanesco.models._embedded import EmbeddedModel
     from romanesco.models._fetch import fetch
     from romanesco.models._ladder import (
@@ -41,15 +42,7 @@ if TYPE_CHECKING:
     )
     from romanesco.models._openai import OpenAICompatible
     from romanesco.models._pool import ModelPool
-    from romanesco.models._providers import (
-        CUSTOM,
-        PROVIDERS,
-        CustomEndpoint,
-        Provider,
-        ProviderStatus,
-        configured,
-        custom_endpoints,
-    )
+    from romanesco.models._providers import CUSTOM, PROVIDERS, Provider
     from romanesco.models._replay import RecordedReply, ReplayModel, request_fingerprint
     from romanesco.models._scripted import (
         Rule,
@@ -110,6 +103,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "_configured": ("CustomEndpoint", "ProviderStatus", "configured", "custom_endpoints"),
     "_embedded": ("EmbeddedModel",),
     "_fetch": ("fetch",),
     "_ladder": (
@@ -125,15 +119,7 @@ _MODULES = {
     ),
     "_openai": ("OpenAICompatible",),
     "_pool": ("ModelPool",),
-    "_providers": (
-        "CUSTOM",
-        "PROVIDERS",
-        "CustomEndpoint",
-        "Provider",
-        "ProviderStatus",
-        "configured",
-        "custom_endpoints",
-    ),
+    "_providers": ("CUSTOM", "PROVIDERS", "Provider"),
     "_replay": ("RecordedReply", "ReplayModel", "request_fingerprint"),
     "_scripted": ("Rule", "ScriptedCall", "ScriptedModel", "by_key", "by_role", "byte_usage", "when"),
 }

@@ -45,7 +45,8 @@ _AGAIN = {
 
 _ADVICE = {
     FailureKind.EMPTY: "Try again, or use another model for this role.",
-    FailureKind.REASONING_ONLY: "Raise the output cap or lower the model's reasoning effort.",
+    FailureKind.REASONING_ONLY: "Give the model room to think on top of each cap with --param reasoning_tokens=N "
+    "(2000 to begin with), or lower its reasoning effort.",
     FailureKind.TRUNCATED: "Raise the output cap, or ask for less.",
     FailureKind.REFUSED: "Change the wording of the goal, or use another provider for this role.",
 }
@@ -108,12 +109,20 @@ def prepare(request: ModelRequest, rung: Rung) -> ModelRequest:
 
     On the first three rungs the request keeps its ``output`` and the adapter puts the schema on the wire. On the rung
     of the prompt alone the fields are told in plain words at the end of the last user message, because small models
-    copy a JSON schema when they see one, and ``output`` is taken off.
+    copy a JSON schema when they see one, and ``output`` is taken off. A re-ask tells the fields already, since an
+    endpoint may ignore a schema without a word; only a grammar can't be ignored, and there they are taken out again
+    to leave a small window its room.
     """
-    if request.output is None or rung is not Rung.PROMPT:
+    if request.output is None or rung not in (Rung.PROMPT, Rung.GRAMMAR):
         return request
-    told = f"\n\nAnswer with one JSON object and nothing else. Its fields: {describe(request.output.schema)}."
-    return replace(request, messages=_appended(request.messages, told), output=None)
+    told = _told(request.output)
+    last = request.messages[-1] if request.messages else None
+    has = last is not None and last.role == "user" and last.content.endswith(told)
+    if rung is Rung.PROMPT:
+        return replace(request, messages=request.messages if has else _appended(request.messages, told), output=None)
+    if last is None or not has:
+        return request
+    return replace(request, messages=(*request.messages[:-1], replace(last, content=last.content.removesuffix(told))))
 
 
 def judge(reply: ModelReply, request: ModelRequest, attempt: int, max_reasks: int = 1) -> Accept | Reask | Fail:
@@ -137,6 +146,8 @@ def judge(reply: ModelReply, request: ModelRequest, attempt: int, max_reasks: in
     outcome = parse(text, request.output.schema, finish=reply.finish, reasoning=reply.reasoning)
     if isinstance(outcome, Parsed):
         return Accept(outcome.value, outcome.truncated, outcome.repairs)
+    if outcome.kind is FailureKind.EMPTY:
+        outcome = _blank(reply)
     return _next(outcome, text, request, attempt, max_reasks)
 
 
@@ -153,14 +164,27 @@ def judge_text(reply: ModelReply, request: ModelRequest, attempt: int, max_reask
     if not is_blank(visible):
         return Accept({}, reply.finish is FinishReason.LENGTH, text=visible.strip())
     if is_blank(thoughts or reply.reasoning):
-        failure = ParseFailure(FailureKind.EMPTY, "the reply is empty")
+        failure = _blank(reply)
     else:
         failure = ParseFailure(FailureKind.REASONING_ONLY, "the reply has reasoning and no answer")
     return _next(failure, reply.text, request, attempt, max_reasks)
 
 
+def _blank(reply: ModelReply) -> ParseFailure:
+    """What became of a reply without text: many servers keep the thoughts to themselves and only count them."""
+    tokens = 0 if reply.usage is None else reply.usage.reasoning
+    cut = reply.finish is FinishReason.LENGTH
+    if tokens > 0:
+        where = "it was cut by the output cap" if cut else "nothing else came"
+        return ParseFailure(FailureKind.REASONING_ONLY, f"the reply is {tokens:,} tokens of reasoning and {where}")
+    if cut:
+        why = "the output cap was used up and no text came, so the model was probably reasoning"
+        return ParseFailure(FailureKind.REASONING_ONLY, why)
+    return ParseFailure(FailureKind.EMPTY, "the reply is empty")
+
+
 def reask_overhead(request: ModelRequest) -> int:
-    """Most bytes that a re-ask adds to the text of a request, known before the run.
+    """Most bytes that a re-ask adds to the text of a request, known before the run: its note, and the fields.
 
     One byte is at most one token. The bytes go into the last user message; if the last message is not the user's, one
     is added, which costs the template's overhead once more.
@@ -205,11 +229,17 @@ def _next(failure: ParseFailure, text: str, request: ModelRequest, attempt: int,
 
 
 def _note(kind: FailureKind, problem: str, quote: str, request: ModelRequest) -> str:
-    """What a re-ask says: the error, the failed reply where it helps, and what to do."""
+    """What a re-ask says: the error, the failed reply where it helps, what to do, and the fields."""
     words = max(5, request.max_output_tokens * 2 // 5)  # about 0.75 words a token, less for quotes and brackets
     again = _AGAIN[kind].format(words=words)
     shown = f"\nIt was: {quote}" if kind in _QUOTED and quote else ""
-    return f"\n\nYour last reply can't be used: {problem}.{shown}\n{again}"
+    told = _told(request.output) if request.output else ""
+    return f"\n\nYour last reply can't be used: {problem}.{shown}\n{again}{told}"
+
+
+def _told(output: OutputSchema) -> str:
+    """The fields in plain words, for a model that has seen no schema or took no notice of it."""
+    return f"\n\nAnswer with one JSON object and nothing else. Its fields: {describe(output.schema)}."
 
 
 def _appended(messages: Sequence[Message], note: str) -> tuple[Message, ...]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from romanesco.errors import ConfigError, ConnectionCut, ConnectionFailed, DeadlineExceeded, ModelError
@@ -15,6 +16,7 @@ from romanesco.models._openai_errors import Caller, Refusal, error_from, names_u
 from romanesco.models._openai_exchange import Exchange
 from romanesco.models._openai_http import PhaseClock, Pool, payload, read_all
 from romanesco.models._openai_stream import ProtocolError, parse_json
+from romanesco.models._openai_ways import Ways, refuses
 from romanesco.models._openai_wire import (
     DROPPABLE,
     RESERVED,
@@ -37,8 +39,10 @@ class OpenAICompatible:
 
     One attempt a call and one request an attempt. An endpoint that answers 400 because it does not know
     ``stream_options``, ``temperature``, ``seed`` or the name of the output cap gives a ``RequestRejected`` that is
-    retryable, and is never asked that way again by this adapter; such a 400 costs no tokens. Nothing is connected
-    or read from the environment before the first call. Use it from any number of event loops, and ``close`` it.
+    retryable, and is never asked that way again by this adapter; such a 400 costs no tokens. So it is with a way of
+    putting a schema (grammar, ``response_format``, a tool): ``capabilities`` no longer has one that was refused.
+    Nothing is connected or read from the environment before the first call. Use it from any number of event loops,
+    and ``close`` it.
 
     Args:
         name: ``provider:model``.
@@ -50,6 +54,8 @@ class OpenAICompatible:
         stream: Whether replies come in pieces, so that a stalled server is noticed early.
         capabilities: What the endpoint can do; None looks at what the server says of itself, once, when first
             needed.
+        window: The context window in tokens, whatever the server says of it; None believes the server.
+        usual_window: The window that is published for the model, for a server that says nothing of it.
         extra_body: Further fields of every request, for example ``{"reasoning_effort": "low"}``.
         max_connections: Connections open at once from one event loop; calls beyond wait.
         cap: Field that caps the output; ``None`` takes ``max_completion_tokens`` at OpenAI and ``max_tokens``
@@ -69,6 +75,8 @@ class OpenAICompatible:
         key_variable: str | None = None,
         stream: bool = True,
         capabilities: Capabilities | None = None,
+        window: int | None = None,
+        usual_window: int | None = None,
         extra_body: dict[str, Json] | None = None,
         max_connections: int = 256,
         cap: str | None = None,
@@ -76,7 +84,10 @@ class OpenAICompatible:
         self.name = name
         self._model = model
         self._stream = stream
-        self._capabilities = capabilities
+        self._window = window
+        self._usual_window = usual_window
+        self._capabilities = None if capabilities is None else self._windowed(capabilities)
+        self._ways = Ways()
         self._extra_body = _checked_extra(extra_body or {})
         self._dialect = Dialect(cap=cap or cap_field(base_url))
         self._refused_caps: set[str] = set()
@@ -106,11 +117,11 @@ class OpenAICompatible:
         Raises:
             ModelError: One of its subclasses.
         """
-        capabilities = self._capabilities
-        if capabilities is None:
-            # Only a schema changes how the request is put; plain text needs no look at the server.
-            capabilities = await self.capabilities() if request.output is not None else Capabilities()
-        return await self.attempt(request, capabilities, on_token=on_token)
+        if request.output is None:  # only a schema changes how it is put; plain text needs no look at the server
+            return await self.attempt(request, self._capabilities or Capabilities(), on_token=on_token)
+        capabilities = await self.capabilities()
+        async with self._ways.trial(self.name, output_mode(request, capabilities)):
+            return await self.attempt(request, capabilities, on_token=on_token)
 
     async def attempt(
         self,
@@ -130,7 +141,13 @@ class OpenAICompatible:
         stream = self._stream if stream is None else stream
         mode = output_mode(request, capabilities)
         output_tool = request.output.name if request.output is not None and mode is OutputMode.TOOL else None
-        exchange = Exchange(self._caller, PhaseClock(request.deadlines, stream=stream), output_tool, on_token)
+        exchange = Exchange(
+            self._caller,
+            PhaseClock(request.deadlines, stream=stream),
+            output_tool,
+            on_token,
+            on_taken=lambda: self._ways.took(mode),
+        )
         failure: ModelError
         try:
             async with exchange.clock.running():
@@ -139,7 +156,7 @@ class OpenAICompatible:
                 if refusal is None:
                     return exchange.reply()
             failure = error_from(refusal, self._caller)
-            if self._learn(refusal, body):
+            if self._learn(refusal, body, mode):
                 failure.retryable = True  # and the next attempt, which the caller counts, leaves the field out
         except ModelError as error:
             failure = error.with_traceback(None)  # those frames hold what the server said, word by word
@@ -159,24 +176,30 @@ class OpenAICompatible:
     async def count(self, request: ModelRequest) -> TokenCount:
         """Count the input tokens: exactly where the server has a tokenizer, else one token a byte and more.
 
-        A server that can't count just now gives an upper bound too; ``exact`` tells.
+        A server that can't count just now gives an upper bound too; ``exact`` tells. The bound of a request with a
+        schema holds for every way that it may yet be put in, until the server has taken one.
         """
         try:
             capabilities = await self.capabilities()
         except ModelError:
             capabilities = Capabilities()  # the bound needs no server
-        body = self._encode(request, capabilities, output_mode(request, capabilities), False)
         if capabilities.tokenizer:
             try:
-                tokens = await self._count(body)
+                tokens = await self._count(
+                    self._encode(request, capabilities, output_mode(request, capabilities), False)
+                )
             except ModelError:
                 tokens = None  # counted from above instead, and marked so
             if tokens is not None:
                 return TokenCount(tokens=tokens, exact=True)
-        return upper_bound(body, template_overhead=capabilities.template_overhead)
+        bounds = (
+            upper_bound(self._encode(put, capabilities, mode, False), template_overhead=capabilities.template_overhead)
+            for put, mode in self._ways.candidates(request, capabilities)
+        )
+        return max(bounds, key=lambda bound: bound.tokens)
 
     async def capabilities(self) -> Capabilities:
-        """What was configured, or what the server says of itself, read once. Costs no tokens.
+        """What was configured, or what the server says of itself, read once, less what it refused. Costs no tokens.
 
         Raises:
             ConnectionFailed: Nobody answers at the address.
@@ -188,20 +211,27 @@ class OpenAICompatible:
                 looking = self._looking = asyncio.ensure_future(self.discover())
             # Concurrent first callers share one look, and one that is cancelled leaves it to the others.
             self._capabilities = (await asyncio.shield(looking)).capabilities
-        return self._capabilities
+        return self._ways.left(self._capabilities)
 
     async def discover(self) -> Discovery:
-        """What the server says of itself: its models, its window, whether it counts tokens. Costs no tokens.
+        """What the server says of itself: its models, whether it counts tokens, its window. Costs no tokens.
+
+        A window that was configured takes the place of the server's, and the usual one that of none.
 
         Raises:
             ConnectionFailed: Nobody answers at the address.
             DeadlineExceeded: Connecting took more than 5 s.
         """
-        return await discover(self._ask, self._model)
+        found = await discover(self._ask, self._model)
+        return replace(found, capabilities=self._windowed(found.capabilities))
 
     async def close(self) -> None:
         """Close the connections. May be called twice; a later call opens new ones."""
         await self._pool.close()
+
+    def _windowed(self, found: Capabilities) -> Capabilities:
+        """With the window that was configured, else the one that was found, else the usual one."""
+        return replace(found, window=self._window or found.window or self._usual_window)
 
     def _url(self, path: str) -> str:
         base = f"{self._root}{path}" if path.startswith("/") else f"{self._base}/{path}"
@@ -220,8 +250,8 @@ class OpenAICompatible:
             usage_in_stream=capabilities.usage_in_stream,
         )
 
-    def _learn(self, refusal: Refusal, body: dict[str, Any]) -> bool:
-        """Whether the refusal names a field of this body that can be left out or renamed; remembers it."""
+    def _learn(self, refusal: Refusal, body: dict[str, Any], mode: OutputMode) -> bool:
+        """Whether the refusal names what can be left out, renamed or put in another way; remembers it."""
         for name in DROPPABLE:
             if name in body and names_unsupported(refusal, name):
                 self._dialect.dropped.add(name)
@@ -233,6 +263,10 @@ class OpenAICompatible:
                 self._refused_caps.add(name)
                 self._dialect.cap = other
                 return True
+        if refuses(refusal, mode):
+            self._ways.forget(mode)
+            _log.warning("%s does not take a schema as %s: it is put in another way from now on", self.name, mode.value)
+            return True
         return False
 
     def _broken(self, error: Exception, clock: PhaseClock) -> ModelError:

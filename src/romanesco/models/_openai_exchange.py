@@ -29,6 +29,7 @@ class Exchange:
         clock: PhaseClock,
         output_tool: str | None,
         on_token: Callable[[str], None] | None,
+        on_taken: Callable[[], None],
     ) -> None:
         self.clock = clock
         self.start = b""
@@ -38,6 +39,7 @@ class Exchange:
         self._secrets = unmistakable(caller.secrets)
         self._assembler = ReplyAssembler(output_tool=output_tool)
         self._on_token = on_token
+        self._on_taken = on_taken
         self._done = False
         self._parse = 0.0
         self._total: float | None = None
@@ -75,6 +77,7 @@ class Exchange:
                 try:
                     if response.status != 200:
                         return await self._refusal(response)
+                    self._on_taken()
                     if stream and not _is_one_piece(response.content_type):
                         await self._read_stream(response.content)
                     else:

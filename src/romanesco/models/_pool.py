@@ -8,17 +8,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from romanesco.errors import ConfigError, KeyMissing, UnknownName
+from romanesco.models._configured import CustomEndpoint, check_url, custom_endpoints, model_windows
 from romanesco.models._protocol import ChatModel
-from romanesco.models._providers import (
-    CUSTOM,
-    EMBEDDED,
-    PROVIDERS,
-    CustomEndpoint,
-    Provider,
-    check_url,
-    custom_endpoints,
-    key_for,
-)
+from romanesco.models._providers import CUSTOM, EMBEDDED, PROVIDERS, Provider, key_for, published_window
 from romanesco.models._types import Capabilities
 
 EMBEDDED_MODELS = ("smollm2",)
@@ -50,6 +42,7 @@ class ModelPool:
     ) -> None:
         self._connections = connections
         self._custom = custom_endpoints(config or {})
+        self._windows = model_windows(config or {})
         self._env = os.environ if env is None else env
         self._models: dict[str, ChatModel] = {}
         self._added: set[str] = set()
@@ -154,6 +147,8 @@ class ModelPool:
             connections=self._connections,
             variable=variable,
             capabilities=provider.capabilities,
+            window=self._windows.get(name),
+            usual_window=None if provider.local else published_window(provider.name, model),
         )
 
     def _from_config(self, name: str, wanted: str) -> ChatModel:
@@ -169,7 +164,6 @@ class ModelPool:
             key = self._env.get(endpoint.key_env, "").strip() or None
             if key is None:
                 raise _key_missing(name, endpoint.key_env)
-        capabilities = None if endpoint.window is None else Capabilities(window=endpoint.window)
         return _openai(
             name,
             endpoint.model,
@@ -178,7 +172,7 @@ class ModelPool:
             connections=self._connections,
             variable=endpoint.key_env,
             stream=endpoint.stream,
-            capabilities=capabilities,
+            window=endpoint.window,
         )
 
     def _from_url(self, name: str) -> ChatModel:
@@ -188,7 +182,8 @@ class ModelPool:
                 f"The address {urlsplit(url).hostname or 'given'} names no model",
                 advice="Write it after a #, for example http://localhost:8000/v1#my-model",
             )
-        return _openai(name, model, check_url(url, "the model"), None, connections=self._connections)
+        address, window = check_url(url, "the model"), self._windows.get(name)
+        return _openai(name, model, address, None, connections=self._connections, window=window)
 
 
 def _key_missing(name: str, variable: str) -> KeyMissing:
@@ -209,6 +204,8 @@ def _openai(
     variable: str | None = None,
     stream: bool = True,
     capabilities: Capabilities | None = None,
+    window: int | None = None,
+    usual_window: int | None = None,
 ) -> ChatModel:
     from romanesco.models._openai import OpenAICompatible
 
@@ -220,5 +217,7 @@ def _openai(
         key_variable=variable,
         stream=stream,
         capabilities=capabilities,
+        window=window,
+        usual_window=usual_window,
         max_connections=connections,
     )

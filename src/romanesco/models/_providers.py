@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
-from typing import Any
-from urllib.parse import urlsplit
+from dataclasses import dataclass
 
-from romanesco._assets import ASSETS, find
-from romanesco.errors import ConfigError
 from romanesco.models._types import Capabilities
 
 
@@ -55,7 +49,13 @@ PROVIDERS: dict[str, Provider] = {
         Provider("openrouter", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",)),
         Provider("groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",)),
         Provider("mistral", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",)),
-        Provider("deepseek", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",)),
+        Provider(
+            "deepseek",
+            "https://api.deepseek.com/v1",
+            ("DEEPSEEK_API_KEY",),
+            capabilities=Capabilities(json_schema=False),
+            note="takes no JSON schema: values are asked for by tool call",
+        ),
         Provider("together", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",)),
         Provider("ollama", "http://localhost:11434/v1", local=True),
         Provider("llamacpp", "http://localhost:8080/v1", local=True),
@@ -67,143 +67,6 @@ PROVIDERS: dict[str, Provider] = {
 
 EMBEDDED = "embedded"
 CUSTOM = "custom"
-_SECRET_NAME = re.compile(r"(?:key|token|secret|sig|password|auth)[^=&]*=", re.IGNORECASE)
-_SETTINGS = frozenset({"base_url", "model", "key_env", "window", "price_in", "price_out", "stream"})
-
-
-@dataclass(frozen=True, slots=True)
-class CustomEndpoint:
-    """An endpoint from ``[models.NAME]`` of the configuration; its model string is ``custom:NAME``.
-
-    Attributes:
-        name: NAME.
-        base_url: Where it answers, for example ``http://gpu-box:8000/v1``.
-        model: The model's name there.
-        key_env: Environment variable that holds the key, or None if it needs none.
-        window: Context window in tokens, or None if unknown.
-        price_in: USD per million input tokens, or None if unknown.
-        price_out: USD per million output tokens, or None if unknown.
-        stream: Whether it streams.
-    """
-
-    name: str
-    base_url: str
-    model: str
-    key_env: str | None = None
-    window: int | None = None
-    price_in: Decimal | None = None
-    price_out: Decimal | None = None
-    stream: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderStatus:
-    """One line of ``romanesco models``. Holds no secret: only whether a key is set.
-
-    Attributes:
-        name: ``openai``, ``embedded``, ``custom:NAME``...
-        base_url: Where it answers; empty for the embedded model.
-        needs_key: Whether it needs a key.
-        key_set: Whether one is set.
-        ready: Whether it can be called as far as can be told without calling it.
-        advice: What to set or do; empty if nothing.
-        note: What a user should know.
-        models: Model strings that are known to it.
-    """
-
-    name: str
-    base_url: str
-    needs_key: bool
-    key_set: bool
-    ready: bool
-    advice: str = ""
-    note: str = ""
-    models: tuple[str, ...] = field(default=())
-
-
-def custom_endpoints(config: Mapping[str, Any]) -> dict[str, CustomEndpoint]:
-    """Read ``[models.NAME]`` of a configuration.
-
-    Raises:
-        ConfigError: A setting is missing, unknown or of the wrong kind; or a key stands in the file.
-    """
-    table = config.get("models", {})
-    if not isinstance(table, Mapping):
-        raise ConfigError("'models' in the configuration must be a table", advice="Write [models.NAME] sections.")
-    return {name: _endpoint(name, settings) for name, settings in table.items()}
-
-
-def _endpoint(name: str, settings: Any) -> CustomEndpoint:
-    where = f"[models.{name}]"
-    if not isinstance(settings, Mapping):
-        raise ConfigError(f"{where} must be a table", advice="It needs base_url and model.")
-    unknown = sorted(set(settings) - _SETTINGS)
-    if unknown:
-        # The value is left out on purpose: it may be a key.
-        advice = "A key belongs in the environment: set key_env to the name of the variable that holds it."
-        raise ConfigError(
-            f"{where} has unknown settings: {', '.join(unknown)}", limit=_listed(_SETTINGS), advice=advice
-        )
-    for needed in ("base_url", "model"):
-        if not isinstance(settings.get(needed), str) or not settings[needed]:
-            raise ConfigError(f"{where} needs {needed}", advice="Set it to a text.")
-    key_env = settings.get("key_env")
-    if key_env is not None and (not isinstance(key_env, str) or not key_env.isidentifier()):
-        raise ConfigError(
-            f"key_env of {where} is not the name of an environment variable",
-            advice="Write the variable's name, for example MY_API_KEY, not the key itself.",
-        )
-    window, stream = settings.get("window"), settings.get("stream", True)
-    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
-        raise ConfigError(f"window of {where} must be a whole number of tokens above 0", value=repr(window))
-    if not isinstance(stream, bool):
-        raise ConfigError(f"stream of {where} must be true or false", value=repr(stream))
-    return CustomEndpoint(
-        name=name,
-        base_url=check_url(settings["base_url"], where),
-        model=settings["model"],
-        key_env=key_env,
-        window=window,
-        price_in=_price(settings.get("price_in"), f"price_in of {where}"),
-        price_out=_price(settings.get("price_out"), f"price_out of {where}"),
-        stream=stream,
-    )
-
-
-def _price(value: Any, what: str) -> Decimal | None:
-    if value is None:
-        return None
-    try:
-        price = Decimal(str(value))
-    except InvalidOperation:
-        price = Decimal("NaN")
-    if isinstance(value, bool) or not price.is_finite() or price < 0:
-        raise ConfigError(f"{what} must be USD per million tokens, 0 or more", value=repr(value))
-    return price
-
-
-def check_url(url: str, where: str) -> str:
-    """A base URL without its trailing slash.
-
-    Raises:
-        ConfigError: It is not an http(s) address, or it carries a password or something like a key.
-    """
-    try:
-        parts = urlsplit(url)
-        port_is_valid = parts.port is None or parts.port > 0
-    except ValueError:
-        parts, port_is_valid = urlsplit(""), False
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_valid:
-        raise ConfigError(
-            f"The address of {where} is not an http(s) address", advice="For example http://localhost:8000/v1"
-        )
-    if parts.username or parts.password or _SECRET_NAME.search(parts.query):
-        # Addresses are shown and journaled, so that they must hold no secret; this message does not show it either.
-        raise ConfigError(
-            f"The address of {where} carries a user name, a password or a key",
-            advice="Put the key into an environment variable and name it as key_env.",
-        )
-    return url.rstrip("/")
 
 
 def key_for(provider: Provider, env: Mapping[str, str]) -> str | None:
@@ -211,68 +74,17 @@ def key_for(provider: Provider, env: Mapping[str, str]) -> str | None:
     return next((env[name].strip() for name in provider.key_env if env.get(name, "").strip()), None)
 
 
-def configured(env: Mapping[str, str], config: Mapping[str, Any]) -> list[ProviderStatus]:
-    """What can be called as things are, and what to set for the rest: the embedded model, custom endpoints, providers.
+def published_window(provider: str, model: str) -> int | None:
+    """The window that the package ``genai-prices`` knows of a model, in tokens, or None.
 
-    Nothing is called and no key leaves this function.
-
-    Raises:
-        ConfigError: A ``[models.NAME]`` section is wrong.
+    Args:
+        provider: Its provider; one that the package does not know has no windows there.
+        model: The model's name there.
     """
-    found = [_embedded_status(env)]
-    for endpoint in custom_endpoints(config).values():
-        key_set = endpoint.key_env is not None and bool(env.get(endpoint.key_env, "").strip())
-        needs = endpoint.key_env is not None
-        found.append(
-            ProviderStatus(
-                name=f"{CUSTOM}:{endpoint.name}",
-                base_url=endpoint.base_url,
-                needs_key=needs,
-                key_set=key_set,
-                ready=key_set or not needs,
-                advice="" if key_set or not needs else f"set {endpoint.key_env}",
-                models=(f"{CUSTOM}:{endpoint.name}",),
-            )
-        )
-    found.extend(_provider_status(provider, env) for provider in PROVIDERS.values())
-    return found
+    from genai_prices.data_snapshot import get_snapshot  # 0.3 s at import: the price of a model needs it anyway
 
-
-def _provider_status(provider: Provider, env: Mapping[str, str]) -> ProviderStatus:
-    needs = bool(provider.key_env)
-    key_set = key_for(provider, env) is not None
-    advice = f"set {provider.key_env[0]}" if needs and not key_set else ""
-    note = provider.note or ("no key needed; the server must be running" if provider.local else "")
-    return ProviderStatus(
-        name=provider.name,
-        base_url=provider.base_url,
-        needs_key=needs,
-        key_set=key_set,
-        ready=key_set or not needs,
-        advice=advice,
-        note=note,
-    )
-
-
-def _embedded_status(env: Mapping[str, str]) -> ProviderStatus:
-    from importlib.util import find_spec
-
-    has_engine = find_spec("xllamacpp") is not None
-    has_file = find(ASSETS["smollm2"], env=env) is not None
-    advice = "" if has_engine else "run: pip install 'romanesco[local]'"
-    if has_engine and not has_file:
-        advice = "run: romanesco models --fetch ('make setup' in a checkout)"
-    return ProviderStatus(
-        name=EMBEDDED,
-        base_url="",
-        needs_key=False,
-        key_set=False,
-        ready=has_engine and has_file,
-        advice=advice,
-        note="in this process, no network",
-        models=("embedded:smollm2",),
-    )
-
-
-def _listed(names: frozenset[str]) -> str:
-    return ", ".join(sorted(names))
+    try:
+        _, info = get_snapshot().find_provider_model(model, None, provider, None)
+    except LookupError:
+        return None
+    return info.context_window or None

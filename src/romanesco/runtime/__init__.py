@@ -14,6 +14,7 @@ from romanesco.runtime._open import (
     spec_and_plan,
     start,
 )
+from romanesco.runtime._recording import recorded_models
 from romanesco.runtime._recover import Attempted, FoldedEvent, Recovery, Spent, recover
 from romanesco.runtime._registry import BUILT_IN, ENTRY_POINT_GROUP, Topologies
 from romanesco.runtime._session import Parts, Session
@@ -49,6 +50,7 @@ __all__ = [
     "new_run_id",
     "plan_run",
     "read_events",
+    "recorded_models",
     "recover",
     "replay",
     "resume",

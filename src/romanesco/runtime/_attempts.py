@@ -10,8 +10,8 @@ from dataclasses import replace
 from decimal import Decimal
 
 from romanesco.budget import Amount, Price
-from romanesco.errors import BudgetExceeded, ModelError
-from romanesco.models import ModelReply, first_rung, prepare
+from romanesco.errors import BudgetExceeded, ModelError, RequestRejected
+from romanesco.models import ChatModel, ModelReply, ModelRequest, first_rung, prepare
 from romanesco.runtime._accounts import RETRY, WRAP_UP
 from romanesco.runtime._context import RunContext
 from romanesco.runtime._resend import ADVICE as RESEND
@@ -27,13 +27,11 @@ async def call_model(run: RunContext, step: CallStep) -> ModelReply:
         ModelError: The last attempt's error.
     """
     model = run.pool.get(step.request.model)
-    if step.request.output is not None:
-        rung = first_rung(await model.capabilities())
-        step = replace(step, request=prepare(step.request, rung))
-    counted = await model.count(step.request)
+    asked = step.request
+    step, tokens_in = await _put(step, asked, model)
     paid = unpaid = 0
     number = run.memo.attempts(step.node, step.key) + 1
-    attempt = await _reserve(run, step, number, counted.tokens)
+    attempt = await _reserve(run, step, number, tokens_in)
     while True:
         try:
             return await attempt_once(run, step, model, attempt)
@@ -46,7 +44,13 @@ async def call_model(run: RunContext, step: CallStep) -> ModelReply:
             if again is None:
                 raise
             number += 1
-            next_attempt = await _reserve_again(run, step, number, counted.tokens, again)
+            if asked.output is not None:  # the endpoint may have refused a rung meanwhile, to this call or another
+                step, tokens_in = await _put(step, asked, model)
+            if isinstance(error, RequestRejected) and not error.sent and attempt.call_line == step.line:
+                # Another call was refused on this rung, so this one was not sent: its line has its worst case still.
+                next_attempt: Attempt | None = await _reserve_own(run, step, number, tokens_in)
+            else:
+                next_attempt = await _reserve_again(run, step, number, tokens_in, again)
             if next_attempt is None:
                 raise  # the bill's retry line is used up: this failure stands
             attempt = next_attempt
@@ -55,6 +59,12 @@ async def call_model(run: RunContext, step: CallStep) -> ModelReply:
         except BaseException:
             settle(run, attempt, NO_USAGE, calls=0)
             raise
+
+
+async def _put(step: CallStep, asked: ModelRequest, model: ChatModel) -> tuple[CallStep, int]:
+    """The step with its request on the strongest rung that the endpoint has now, and the tokens that it reads."""
+    request = asked if asked.output is None else prepare(asked, first_rung(await model.capabilities()))
+    return replace(step, request=request), (await model.count(request)).tokens
 
 
 def _worst_case(run: RunContext, step: CallStep, tokens_in: int, *, calls: int = 0) -> tuple[Amount, Price | None]:
@@ -74,6 +84,11 @@ async def _reserve(run: RunContext, step: CallStep, number: int, tokens_in: int)
         retry = await _reserve_again(run, step, number, tokens_in, Again(0.0, paid=True))
         if retry is not None:
             return retry
+    return await _reserve_own(run, step, number, tokens_in)
+
+
+async def _reserve_own(run: RunContext, step: CallStep, number: int, tokens_in: int) -> Attempt:
+    """Reserve the worst case of an attempt on the line that the step is charged to."""
     amount, price = _worst_case(run, step, tokens_in, calls=1)
     line = run.accounts.line(step.line)
     try:

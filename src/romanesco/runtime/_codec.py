@@ -69,11 +69,12 @@ def reply_data(reply: ModelReply) -> dict[str, Any]:
 
 
 def timing_data(timing: Timing) -> dict[str, float]:
-    """Timing as data, in seconds rounded to 10 microseconds."""
+    """Timing as data, in seconds rounded to 10 microseconds; reading a reply may take less than that: 1 there."""
     return {
         "queue": round(timing.queue, 5),
         "first_token": round(timing.first_token, 5),
         "total": round(timing.total, 5),
+        "parse": round(timing.parse, 6),
     }
 
 
@@ -93,5 +94,6 @@ def read_reply(event: dict[str, Any]) -> ModelReply:
             queue=timing.get("queue", 0.0),
             first_token=timing.get("first_token", 0.0),
             total=timing.get("total", 0.0),
+            parse=timing.get("parse", 0.0),
         ),
     )

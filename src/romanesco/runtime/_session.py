@@ -204,7 +204,9 @@ class Session:
             outcome = from_json(Outcome, ended)
         except (JournalError, BudgetExceeded) as error:
             outcome = cut_short(run.offers.get("/"), error)
-        except Diverged:
+        except Diverged as error:
+            if run.memo.diverged is None:
+                run.memo.diverged = error  # a model that answers from a recording has no reply for what was asked
             outcome = self._cut_in_replay()
         if run.memo.diverged is not None:
             # A topology may have taken a divergence for the failure of one member: it is the whole run's.

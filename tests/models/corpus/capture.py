@@ -1,6 +1,6 @@
 """Asks the embedded model for JSON by prompt alone, at temperature 1, and writes down what it answers.
 
-The replies are raw material: ``replies.jsonl`` holds a chosen few, each labelled by a person. Run::
+The replies are raw material: ``captured.jsonl`` holds a chosen few, each labelled by a person. Run::
 
     python tests/models/corpus/capture.py --model SmolLM2-135M-Instruct.Q4_1.gguf --out replies.raw.jsonl
 
@@ -39,6 +39,8 @@ ASKS = {
     "score": "P2 says: 'Ask the users first.' Give P2 a score from 1 to 5 and a reason.",
     "verdict": "P3 says: 'Change nothing.' Do you agree, and with what confidence between 0 and 1?",
     "ledger": "List what is known as entries of kind fact, constraint or risk, each with a short text.",
+    "note": "Write the answer, add a note, and give it an id such as M-1.",
+    "tags": "Give three tags, a level (low, lower or high) and how many people it concerns, or null.",
 }
 
 FIELDS = {
@@ -49,6 +51,8 @@ FIELDS = {
     "score": '"score" (whole number 1 to 5) and "reason" (text)',
     "verdict": '"agree" (true or false) and "confidence" (number 0 to 1)',
     "ledger": '"entries" (list of objects with "kind" and "text")',
+    "note": '"answer" (text), "note" (text) and "id" ("M-" and a number)',
+    "tags": '"tags" (list of texts), "level" (one of "low", "lower", "high") and "count" (whole number or null)',
 }
 
 EXAMPLES = {
@@ -59,13 +63,19 @@ EXAMPLES = {
     "score": '{"score": 3, "reason": "..."}',
     "verdict": '{"agree": true, "confidence": 0.5}',
     "ledger": '{"entries": [{"kind": "fact", "text": "..."}]}',
+    "note": '{"answer": "...", "note": "...", "id": "M-1"}',
+    "tags": '{"tags": ["...", "..."], "level": "low", "count": 3}',
 }
+
+FIRST_SCHEMAS = ("critiques", "decision", "frame", "ledger", "proposal", "score", "verdict")
+"""Those of the first two captures: without ``--schemas`` a seed gives the prompts that it gave then."""
 
 CAPS = (24, 40, 64, 96, 140, 200)
 
-STYLES = ("fields", "example", "schema", "alone", "short")
-"""How the shape is told: fields by name, an example, the JSON schema, an example after a system message, or an example
-after a system message and a request to be brief."""
+FIRST_STYLES = ("fields", "example", "schema", "alone", "short")
+STYLES = (*FIRST_STYLES, "told", "again")
+"""How the shape is told: fields by name, an example, the JSON schema, an example after a system message, an example
+after a system message and a request to be brief, the words of the ladder's prompt rung, or those of its re-ask."""
 
 SYSTEM = "You reply with one JSON object and no other text."
 
@@ -75,11 +85,27 @@ def prompt(schema: str, style: str, goal: str) -> str:
     head = f"Goal: {goal}\n{ASKS[schema]}\n"
     if style == "fields":
         return f"{head}Answer with one JSON object with the fields {FIELDS[schema]}."
+    if style in ("told", "again"):
+        return laddered(head, schema, style)
     if style in ("example", "alone"):
         return f"{head}Answer with JSON like this: {EXAMPLES[schema]}"
     if style == "short":
         return f"{head}Use at most ten words a text. Answer with JSON like this: {EXAMPLES[schema]}"
     return f"{head}Answer with JSON that fits this JSON schema:\n{json.dumps(SCHEMAS[schema])}"
+
+
+def laddered(head: str, schema: str, style: str) -> str:
+    """The user message as the ladder writes it: for the first ask, or after a reply in prose."""
+    from romanesco.models import Message, ModelReply, ModelRequest, OutputSchema, Reask, Rung, judge, prepare
+
+    ask = ModelRequest(
+        "embedded:smollm2", (Message("user", head.strip()),), 100, output=OutputSchema(schema, SCHEMAS[schema])
+    )
+    if style == "again":
+        verdict = judge(ModelReply("I think that this is a good idea."), ask, attempt=1)
+        assert isinstance(verdict, Reask)
+        ask = verdict.request
+    return prepare(ask, Rung.PROMPT).messages[-1].content
 
 
 def conversation(schema: str, style: str, goal: str) -> list[dict[str, str]]:
@@ -110,13 +136,13 @@ def serve(model: str) -> Any:
     return library.Server(params)
 
 
-def capture(model: str, out: Path, count: int, seed: int, styles: list[str]) -> None:
+def capture(model: str, out: Path, count: int, seed: int, styles: list[str], schemas: list[str]) -> None:
     """Ask ``count`` times and write one JSON line a reply, as it comes."""
     server = serve(model)
     rng = random.Random(seed)
     with out.open("w", encoding="utf-8") as sink:
         for number in range(count):
-            schema = rng.choice(sorted(ASKS))
+            schema = rng.choice(sorted(schemas))
             style = rng.choice(styles)
             cap = rng.choice(CAPS)
             body = {
@@ -147,9 +173,14 @@ def main() -> None:
     options.add_argument("--out", required=True, type=Path, help="file to write, one JSON line a reply")
     options.add_argument("--count", type=int, default=400, help="number of replies")
     options.add_argument("--seed", type=int, default=1, help="seed of prompts and sampling")
-    options.add_argument("--styles", nargs="+", choices=STYLES, default=list(STYLES), help="how the shape is told")
+    options.add_argument(
+        "--styles", nargs="+", choices=STYLES, default=list(FIRST_STYLES), help="how the shape is told"
+    )
+    options.add_argument(
+        "--schemas", nargs="+", choices=sorted(ASKS), default=list(FIRST_SCHEMAS), help="what is asked for"
+    )
     given = options.parse_args()
-    capture(given.model, given.out, given.count, given.seed, given.styles)
+    capture(given.model, given.out, given.count, given.seed, given.styles, given.schemas)
 
 
 if __name__ == "__main__":
