@@ -7,6 +7,7 @@ holds no live object. Money is ``Decimal``; time is in seconds.
 from __future__ import annotations
 
 import enum
+import sys
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 from romanesco.errors import InputError, StopReason
 
 Json = Any
+
+MONEY_MAX = Decimal("1E+12")
+"""Dollars that a limit or an amount may be at most."""
 
 
 class Status(enum.StrEnum):
@@ -69,15 +73,16 @@ class Budget:
             except InvalidOperation:
                 raise InputError("A budget of money is not a number", value=repr(usd)) from None
             object.__setattr__(self, "usd", usd)
-        if usd is not None and not (usd.is_finite() and usd >= 0):
-            raise InputError("A budget of money must be 0 or more", value=str(usd))
+        if usd is not None and not (usd.is_finite() and 0 <= usd <= MONEY_MAX):
+            raise InputError("A budget of money is out of range", value=str(usd), limit="0 to 10^12 dollars")
 
 
 def _check_limit(name: str, value: Any, *, whole: bool = True) -> None:
     if value is None:
         return
     usable = isinstance(value, int) or (not whole and isinstance(value, float))
-    if isinstance(value, bool) or not usable or not 0 <= value < float("inf"):
+    most = float("inf") if whole else sys.float_info.max  # seconds are reckoned with as a float
+    if isinstance(value, bool) or not usable or not 0 <= value <= most:
         kind = "a whole number" if whole else "a number"
         raise InputError(f"The budget's {name} must be {kind}, 0 or more", value=repr(value))
 
@@ -198,6 +203,25 @@ class Spend:
     cached: int = 0
     reasoning: int = 0
     in_doubt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CallOverrun:
+    """A call used more of something than was reserved for it, so that the bill did not bound it.
+
+    Attributes:
+        node: Path of the node.
+        key: The call's key.
+        dimension: ``tokens``, ``tokens_in``, ``tokens_out`` or ``usd``.
+        by: How much more than was reserved.
+        reported: True if its server said so, False if it is our own estimate.
+    """
+
+    node: str
+    key: str
+    dimension: str
+    by: Decimal
+    reported: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +402,8 @@ class Outcome:
         account: Whose limit that was: ``run``, or a part of it such as ``run/line:retry`` or ``run/node:/a``; or "".
         models: Names of the models that answered, by role, as their servers gave them; where the topology doesn't say,
             ``provider:model`` by role as configured.
+        overruns: What calls used beyond what was reserved for them, over all resumes; see ``docs/budget.md``. The
+            status says nothing of it.
     """
 
     status: Status
@@ -398,6 +424,7 @@ class Outcome:
     reasons: tuple[str, ...] = ()
     budget: Budget = Budget()
     models: dict[str, str] = field(default_factory=dict)
+    overruns: tuple[CallOverrun, ...] = ()
 
     @property
     def dissent(self) -> tuple[Dissent, ...]:

@@ -92,3 +92,20 @@ def test_seconds_are_a_finite_number(bad: Any) -> None:
 def test_seconds_may_be_zero_or_absent() -> None:
     assert seconds_limit(Budget(seconds=0)) == 0.0
     assert seconds_limit(Budget()) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"usd": "1e300"}, {"usd": 10**13}, {"usd": -1}, {"usd": "NaN"}, {"seconds": 10**400}, {"seconds": float("inf")},
+     {"seconds": -1}, {"calls": -1}, {"calls": 1.5}, {"tokens": True}],
+    ids=str,
+)  # fmt: skip
+def test_a_budget_takes_nothing_that_its_accounts_refuse(wrong: dict[str, Any]) -> None:
+    """Else a plan would be made with a limit that the run can't be started with."""
+    with pytest.raises(InputError):
+        Budget(**wrong)
+
+
+@pytest.mark.parametrize("most", [{"usd": 10**12}, {"usd": 0}, {"seconds": 1e300}, {"calls": 10**30}], ids=str)
+def test_the_accounts_take_what_a_budget_takes(most: dict[str, Any]) -> None:
+    assert Limits.of(Budget(**most))

@@ -473,3 +473,26 @@ def test_an_account_with_something_in_flight_is_not_restored() -> None:
     ledger.reserve([run], Amount(1))
     with pytest.raises(RomanescoError, match="in use"):
         ledger.restore(run, Amount(1))
+
+
+def test_a_reservation_that_is_open_is_not_to_be_used_once_its_account_is_stopped() -> None:
+    ledger, _, line, node = tree()
+    waiting = ledger.reserve([node], CALL)
+    assert ledger.passed(waiting) is None
+    ledger.settle(ledger.reserve([line], CALL), Amount(100, 25, 1))
+    fault = ledger.passed(waiting)
+    assert fault is not None and fault.account == "run"
+    assert "is stopped: the server reported 5 tokens more" in str(fault) and "lowered" not in str(fault)
+
+
+def test_a_limit_is_said_to_be_lowered_only_if_it_was() -> None:
+    ledger = Ledger()
+    day = ledger.open("day", across_runs=True, limits=Limits(calls=3))
+    one, two = (ledger.open(name, parent=day) for name in ("run1", "run2"))
+    waiting = ledger.reserve([two], Amount(calls=1))
+    ledger.settle(ledger.reserve([one], Amount(calls=1)), Amount(calls=5))
+    assert "the limit of calls of account day was passed while" in str(ledger.passed(waiting))
+    ledger.set_limit(day, "calls", 9)
+    assert ledger.passed(waiting) is None
+    ledger.set_limit(day, "calls", 5)
+    assert "the limit of calls of account day was lowered while" in str(ledger.passed(waiting))

@@ -145,3 +145,28 @@ def test_a_folder_that_can_not_be_made(tmp_path: Path) -> None:
         acquire(tmp_path / "file" / "locks", "r")
     with pytest.raises(JournalUnwritable, match="lock file of run r can't be read"):
         is_owned(tmp_path / "file", "r")
+
+
+def test_a_lock_on_a_file_that_is_no_longer_there_is_no_ownership(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner before removes its file between our opening it and our locking it; a third one may make it anew."""
+    path, real = tmp_path / "r.lock", fcntl.flock
+    taken: list[int] = []
+
+    def flock(file: int, operation: int) -> None:
+        if not taken:
+            path.unlink()
+            third = os.open(path, os.O_RDWR | os.O_CREAT)
+            taken.append(third)
+            real(third, fcntl.LOCK_EX)
+        real(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(RunBusy):
+        acquire(tmp_path, "r")
+    os.close(taken[0])
+    lock = acquire(tmp_path, "r")
+    with pytest.raises(RunBusy):
+        acquire(tmp_path, "r")
+    lock.release()

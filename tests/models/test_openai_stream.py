@@ -241,11 +241,16 @@ def test_what_is_not_a_chunk_is_refused(payload: Any) -> None:
             Usage(7, 4, cached=5),
         ),
         ({"prompt_tokens": 0, "completion_tokens": 0}, None),
-        ({"prompt_tokens": 0, "completion_tokens": 5}, None),
-        ({"prompt_tokens": -1, "completion_tokens": 5}, None),
-        ({"prompt_tokens": True, "completion_tokens": 5}, None),
-        ({"prompt_tokens": 2.5, "completion_tokens": 5}, None),
-        ({"prompt_tokens": 2}, None),
+        # half of it can't be true: the other half is kept, and the whole is marked
+        ({"prompt_tokens": 0, "completion_tokens": 5}, Usage(0, 5, estimated=True)),
+        ({"prompt_tokens": -1, "completion_tokens": 5}, Usage(0, 5, estimated=True)),
+        ({"prompt_tokens": True, "completion_tokens": 5}, Usage(0, 5, estimated=True)),
+        ({"prompt_tokens": 2.5, "completion_tokens": 5}, Usage(0, 5, estimated=True)),
+        ({"prompt_tokens": 2}, Usage(2, 0, estimated=True)),
+        ({"prompt_tokens": 0, "completion_tokens": 5, "total_tokens": 40}, Usage(35, 5, estimated=True)),
+        ({"prompt_tokens": 9, "total_tokens": 40}, Usage(9, 31, estimated=True)),
+        ({"total_tokens": 40}, None),
+        ({"prompt_tokens": None, "completion_tokens": "5"}, None),
         ({}, None),
         # beyond what any call can cost: kept as an overrun, at a size that can be counted with
         ({"prompt_tokens": 10**4000, "completion_tokens": 5}, Usage(10**12, 5)),
@@ -272,7 +277,17 @@ def test_an_integer_of_thousands_of_digits_is_no_protocol() -> None:
         parse_json(b'{"usage": {"prompt_tokens": ' + b"9" * 5000 + b"}}", "it")
 
 
-def test_br_031_no_output_tokens_with_text_is_no_usage() -> None:
+def test_br_031_no_output_tokens_with_text_is_a_report_in_doubt() -> None:
     zero = {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 0}}
-    assert add_up([delta({"content": "x"}), zero]).usage is None
+    assert add_up([delta({"content": "x"}), zero]).usage == Usage(5, 0, estimated=True)
     assert add_up([delta({}, "stop"), zero]).usage == Usage(5, 0)
+
+
+def test_a_later_report_in_doubt_takes_nothing_from_an_earlier_one() -> None:
+    def report(read: int, wrote: int) -> dict[str, Any]:
+        return {"choices": [], "usage": {"prompt_tokens": read, "completion_tokens": wrote}}
+
+    text = delta({"content": "x"})
+    assert add_up([text, report(9, 4), report(0, 0)]).usage == Usage(9, 4)
+    assert add_up([text, report(9, 4), report(0, 50)]).usage == Usage(9, 50, estimated=True)
+    assert add_up([text, report(0, 50), report(9, 4)]).usage == Usage(9, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import pytest
 import romanesco
 from romanesco import Bill, Budget, Outcome, Scope, ScriptedModel, Status, StopReason, Task
 from romanesco._run import Run
+from romanesco.errors import ConfigError, ModelError, RateLimited, RunStopped, ServerFault
 from romanesco.journal import Command, Event
 from romanesco.models import ModelReply, ModelRequest, Usage
-from romanesco.runtime import read_events
+from romanesco.runtime import first_error, read_events
+from romanesco.runtime._stops import Stops
 from romanesco.task import BillLine
 from romanesco.testing import Chain, Members, MemoryStore
 from tests.runtime.checks import kinds
@@ -128,10 +131,10 @@ async def test_a_purpose_that_the_bill_does_not_name_may_spend_nothing(tmp_path:
 
 UNBELIEVABLE = {
     "zeros beside text": ModelReply("ok", usage=Usage(0, 0)),
-    "no output beside text": ModelReply("ok", usage=Usage(5, 0)),
+    "no output beside text": ModelReply("ok", usage=Usage(1, 0)),
     "no input": ModelReply("ok", usage=Usage(0, 1)),
     "nothing": ModelReply("ok"),
-    "no output beside reasoning": ModelReply("", reasoning="let me think", usage=Usage(5, 0)),
+    "no output beside reasoning": ModelReply("", reasoning="let me think", usage=Usage(1, 0)),
 }
 
 
@@ -271,3 +274,145 @@ async def test_br_016_a_quoted_stop_word_ends_nothing(word: str, tmp_path: Path)
     outcome = await drive(tmp_path, quoting, Members(), params={"rounds": 3, "members": 2, "max_output_tokens": 64})
     assert outcome.status is Status.COMPLETED and len(quoting.calls) == 6
     assert outcome.answer.count(text) == 6
+
+
+# ---- the attempts of a call -----------------------------------------------------------------------------------
+
+
+async def one_call(task: Task, scope: Scope) -> Outcome:
+    return done(await say(scope, "hello", "one"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [(RateLimited("slow down"), "answer"), (ServerFault("down"), "retry")],
+    ids=["429", "503"],
+)
+async def test_the_tokens_of_a_further_attempt_are_paid_by_the_line_that_still_has_them(
+    fault: ModelError, line: str, tmp_path: Path
+) -> None:
+    """A 429 gave the step's own tokens back; what may have been paid for did not."""
+    bill = Bill((BillLine("answer", 1, 10_000, 16, None), BillLine("retry", 1, 10_000, 16, None)))
+    outcome = await drive(tmp_path, ScriptedModel([fault], default="ok"), Plain(one_call, bill=bill))
+    assert outcome.status is Status.COMPLETED
+    first, second = (data for *_, data in kinds(await events_of(config_in(tmp_path), "r"), "call.started"))
+    assert (first["line"], first["call_line"]) == ("answer", "answer")
+    assert (second["line"], second["call_line"]) == (line, "retry")
+
+
+async def test_an_attempt_that_finds_no_tokens_gives_its_call_back(tmp_path: Path) -> None:
+    """The retry line has requests left and no tokens; whoever was turned away with 429 needs only a request."""
+    bill = Bill((BillLine("answer", 2, 10_000, 32, None), BillLine("retry", 1, 0, 0, None)))
+
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        try:
+            await say(scope, "first", "first")
+        except ServerFault:
+            return done(await say(scope, "second", "second"))
+        return done("nothing failed")
+
+    model = ScriptedModel([ServerFault("down"), RateLimited("slow down"), "ok"])
+    outcome = await drive(tmp_path, model, Plain(solve, bill=bill))  # it looks that nothing stays reserved
+    assert (outcome.status, outcome.answer) == (Status.COMPLETED, "ok")
+    assert len(model.calls) == 3
+
+
+async def test_a_pause_that_nobody_waits_for_holds_no_other_call_back(tmp_path: Path) -> None:
+    """A quota of the day is used up for one call; the server's other calls go on."""
+
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        try:
+            await say(scope, "first", "first")
+        except RateLimited:
+            return done(await say(scope, "second", "second"))
+        return done("nothing failed")
+
+    model = ScriptedModel([RateLimited("come back tomorrow", retry_after=80_000.0), "ok"])
+    async with asyncio.timeout(20):
+        outcome = await drive(tmp_path, model, Plain(solve))
+    assert (outcome.status, outcome.answer) == (Status.COMPLETED, "ok")
+
+
+# ---- what was stopped -----------------------------------------------------------------------------------------
+
+
+async def test_a_node_that_was_stopped_before_a_kill_stays_stopped_after_a_resume(tmp_path: Path) -> None:
+    out, killed = asyncio.Event(), asyncio.Event()
+
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        if scope.node != "/":
+            return done(await say(scope, task.goal, "work"))
+        child = await scope.spawn("plain", Task("work"), key="child")
+        killed.set()
+        return done(await say(scope, f"the child was {child.status}", "after"))
+
+    async def hang(_request: ModelRequest) -> str:
+        out.set()
+        return str(await asyncio.get_running_loop().create_future())
+
+    store, config = MemoryStore(), config_in(tmp_path)
+    async with opened(tmp_path, store, ScriptedModel(hang), Plain(solve), config=config) as run:
+        await out.wait()
+        # As if the process was killed between the order's place in the journal and the end of the node.
+        run._session._run.stops = Stops()
+        await run._session._run.journal.append(
+            "command.received",
+            node="/child",
+            key="command:stop",
+            data={"id": "stop", "verb": "stop", "data": {"why": "enough"}},
+        )
+        run._task.cancel()
+        await asyncio.wait([run._task])
+    model = ScriptedModel("ok")
+    outcome = await romanesco.resume("r", model=model, topologies=[Plain(solve)], store=store, config=config)
+    assert [call.context.key for call in model.calls if call.context] == ["after"]
+    assert outcome.status is Status.COMPLETED
+    (ended,) = [data for *_, data in kinds(await read_events(store, "r"), "node.ended")]
+    assert ended["outcome"]["status"] == "cancelled" and "enough" in ended["outcome"]["note"]
+
+
+def test_a_stop_counts_before_what_failed_beside_it() -> None:
+    failed, stopped = ModelError("down"), RunStopped("Stopped: enough", stop_reason=StopReason.STOPPED)
+    inner = BaseExceptionGroup("children", [ServerFault("down"), stopped])
+    assert first_error(BaseExceptionGroup("members", [failed, inner])) is stopped
+    assert first_error(BaseExceptionGroup("members", [failed, ServerFault("down")])) is failed
+    assert first_error(failed) is failed
+
+
+# ---- money ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_role_that_a_topology_does_not_have_needs_no_price(tmp_path: Path) -> None:
+    model, unpriced = ScriptedModel("ok"), ScriptedModel("ok", name="acme:m")
+    models = {"default": model, "decision-maker": unpriced}
+    options: dict[str, Any] = {
+        "model": models,
+        "topology": "single",
+        "config": config_in(tmp_path),
+        "store": MemoryStore(),
+    }
+    outcome = await romanesco.run("hi", budget=Budget(usd=Decimal(1)), **options)
+    assert outcome.status is Status.COMPLETED and len(model.calls) == 1
+
+
+async def test_a_call_whose_price_is_unknown_is_refused_where_money_is_limited(tmp_path: Path) -> None:
+    """The bill is for a model with a price; the topology asks another one."""
+
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        return done(await say(scope, "hello", "one", role="other"))
+
+    config, dear = config_in(tmp_path), ScriptedModel("ok", name="acme:m")
+    bill = Bill((BillLine("answer", 1, 10_000, 16, Decimal(0)),))
+    models: dict[str, Any] = {"default": ScriptedModel("ok"), "other": dear}
+    outcome = await romanesco.run(
+        "hi",
+        model=models,
+        topology=Plain(solve, bill=bill),
+        budget=Budget(usd=Decimal(1)),
+        config=config,
+        store=MemoryStore(),
+    )
+    assert not dear.calls and "price of acme:m is unknown" in outcome.note
+    without = Plain(solve, name="unbilled")
+    with pytest.raises(ConfigError, match="price of acme:m is unknown"):
+        await romanesco.plan("hi", model=models, topology=without, budget=Budget(usd=Decimal(1)), config=config)

@@ -4,7 +4,7 @@ from romanesco.budget._account import Account
 from romanesco.budget._amount import DIMENSIONS, Amount, Limits, money, seconds_limit
 from romanesco.budget._bill import WRAP_UP, bill_accounts
 from romanesco.budget._ledger import Ledger
-from romanesco.budget._prices import Price, Quote, Tier, price_of, require_price
+from romanesco.budget._prices import Price, Quote, Tier, price_of, require_price, require_prices
 from romanesco.budget._reservation import Overrun, Reservation
 from romanesco.budget._stopwatch import Stopwatch
 
@@ -25,5 +25,6 @@ __all__ = [
     "money",
     "price_of",
     "require_price",
+    "require_prices",
     "seconds_limit",
 ]

@@ -12,6 +12,7 @@ _ALL = tuple(range(len(DIMENSIONS)))
 _ZEROS = (0,) * len(DIMENSIONS)
 _NO_LIMITS = Limits()
 _NO_CAPS = _NO_LIMITS.caps
+_NOTHING_LOWERED: frozenset[int] = frozenset()
 
 Figures = list[int] | tuple[int, ...]
 """One number a dimension."""
@@ -39,6 +40,7 @@ class Account:
         "_caps",
         "_drawn",
         "_held",
+        "_lowered",
         "_reserved",
         "_rest",
         "_slack",
@@ -77,6 +79,7 @@ class Account:
         # So do the caps of accounts without limits, which most are.
         self._caps = _NO_CAPS if limits == _NO_LIMITS else limits.caps
         self._bounds: tuple[tuple[int, int], ...] = ()
+        self._lowered: frozenset[int] = _NOTHING_LOWERED
         self._used = [0] * len(DIMENSIONS)
         self._reserved = [0] * len(DIMENSIONS)
         # These four are zero in nearly every account, of which there may be thousands: they share one tuple until

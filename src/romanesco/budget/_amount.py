@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 
 from romanesco.errors import InputError
-from romanesco.task import Budget
+from romanesco.task import MONEY_MAX, Budget
 
 DIMENSIONS = ("tokens", "tokens_in", "tokens_out", "usd", "calls", "nodes")
 """Dimensions of an account, in the order of every vector in this package. Wall time is the stopwatch's."""
 
 USD = DIMENSIONS.index("usd")
 MONEY_STEP = Decimal("1E-15")
-MONEY_MAX = Decimal("1E+12")
 _CONTEXT = Context(prec=100, traps=[InvalidOperation])
 _ZERO = Decimal(0)
 

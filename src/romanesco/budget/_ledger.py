@@ -150,7 +150,9 @@ class Ledger:
             ask = [0] * len(DIMENSIONS)
             ask[i] = max(0, max(limit - spent, account._reserved[i]) - max(before - spent, account._reserved[i]))
             self._check_claim(account.parent, ask)
-        claims = self._claims_of(account)
+        claims, old = self._claims_of(account), account._caps[i]
+        if limit is not None and (old is None or limit < old):
+            account._lowered |= {i}
         account._caps = (*account._caps[:i], limit, *account._caps[i + 1 :])
         account._bind()
         self._reclaim(claims)
@@ -229,16 +231,23 @@ class Ledger:
         return self._grant(route, amount, wrap_up)
 
     def passed(self, reservation: Reservation) -> BudgetExceeded | None:
-        """Whether a limit was lowered below what an open reservation needs, so that it should not be used any more.
+        """Why an open reservation should not be used any more, if it is so.
+
+        An account on its way was stopped since, as after an overrun; or what counts against a limit is more than it,
+        because the limit was lowered or, in an account across runs, because a step cost more than was reserved.
 
         Returns:
             The refusal of the outermost such account, or None.
         """
+        fault = reservation._route.barrier()
+        if isinstance(fault, BudgetExceeded):
+            return fault
         for account in reservation.accounts:
             for i, limit in account._bounds:
                 if reservation.amount.vector[i] and account._load(i, covered=True, wrap_up=True) > limit:
+                    what = "was lowered" if i in account._lowered else "was passed"
                     return BudgetExceeded(
-                        f"the limit of {DIMENSIONS[i]} of account {account.name} was lowered while this waited",
+                        f"the limit of {DIMENSIONS[i]} of account {account.name} {what} while this waited",
                         account=account.name,
                         dimension=DIMENSIONS[i],
                         value=str(figure(i, account._load(i, covered=True, wrap_up=True))),

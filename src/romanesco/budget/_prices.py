@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 from romanesco.budget._amount import money, to_dollars, to_steps
 from romanesco.errors import ConfigError, InputError
-from romanesco.task import Budget
+from romanesco.task import Bill, Budget
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice
@@ -167,6 +167,21 @@ def require_price(model: str, price: Price | None, budget: Budget) -> None:
             advice=f'Set prices."{model}" in romanesco.toml (input and output, dollars per million tokens), '
             "or limit tokens with --tokens instead of money.",
         )
+
+
+def require_prices(prices: Mapping[str, Price | None], bill: Bill, budget: Budget) -> None:
+    """Refuse a limit of money where what a run spends may be unknown.
+
+    A bill whose money is known is for models whose prices are. Another model, of a role that the topology does not
+    have, is not asked; if it is after all, the call is refused.
+
+    Raises:
+        ConfigError: The price of a model is unknown.
+    """
+    if bill.lines and bill.usd is not None:
+        return
+    for name, price in prices.items():
+        require_price(name, price, budget)
 
 
 @lru_cache(maxsize=1024)

@@ -1,12 +1,13 @@
 """The journal of a run: hash-chained events, stores, subscriptions, export and verification."""
 
 from romanesco.journal._certificate import Certificate, read_certificate, write_certificate
+from romanesco.journal._charges import check_charge
 from romanesco.journal._event import GENESIS, Event, canonical, digest, event_hash, make_event
 from romanesco.journal._export import export
 from romanesco.journal._journal import Journal, Written
 from romanesco.journal._payload import entries, resolve
 from romanesco.journal._sqlite import SQLiteStore
-from romanesco.journal._store import Command, RunHead, RunLock, Store
+from romanesco.journal._store import Command, Hold, RunHead, RunLock, Store
 from romanesco.journal._verify import Finding, Totals, Verdict, Verification, verify
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Command",
     "Event",
     "Finding",
+    "Hold",
     "Journal",
     "RunHead",
     "RunLock",
@@ -25,6 +27,7 @@ __all__ = [
     "Verification",
     "Written",
     "canonical",
+    "check_charge",
     "digest",
     "entries",
     "event_hash",

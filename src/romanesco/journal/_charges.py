@@ -46,6 +46,19 @@ def parse(amount: Mapping[str, str], account: str) -> dict[str, Decimal]:
     return parsed
 
 
+def check_charge(
+    account: str, run: str, amount: Mapping[str, str], totals: Mapping[str, str], limit: Mapping[str, str]
+) -> None:
+    """Refuse what an account could not carry as it stands, for a run that holds nothing of it. Nothing is changed.
+
+    Raises:
+        BudgetExceeded: A dimension would pass its limit.
+        InputError: See ``parse``.
+    """
+    wanted, all_runs, limits = parse(amount, account), parse(totals, account), parse(limit, account)
+    charge(account=account, run=run, amount=wanted, held={}, totals=all_runs, limit=limits)
+
+
 def add(left: Decimal, right: Decimal) -> Decimal:
     """The exact sum, or difference if one is negative."""
     return _EXACT.add(left, right)

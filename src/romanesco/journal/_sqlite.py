@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,7 +20,7 @@ from romanesco.journal import _charges
 from romanesco.journal._event import Event, canonical, digest
 from romanesco.journal._lock import FileLock, acquire, is_owned
 from romanesco.journal._schema import Synchronous, connect, in_our_words, open_writer
-from romanesco.journal._store import Command, RunHead
+from romanesco.journal._store import Command, Hold, RunHead
 from romanesco.journal._writer import Job, Writer
 
 T = TypeVar("T")
@@ -167,22 +168,28 @@ class SQLiteStore:
 
     async def charge(self, account: str, run: str, amount: Mapping[str, str], limit: Mapping[str, str]) -> None:
         """See ``Store.charge``."""
-        wanted, limits = _charges.parse(amount, account), _charges.parse(limit, account)
+        await self.charge_all(run, [Hold(account, amount, limit)])
+
+    async def charge_all(self, run: str, holds: Sequence[Hold]) -> None:
+        """See ``Store.charge_all``."""
+        wanted = [
+            (hold.account, _charges.parse(hold.amount, hold.account), _charges.parse(hold.limit, hold.account))
+            for hold in holds
+        ]
 
         def write(connection: sqlite3.Connection) -> None:
-            query = "SELECT dimension, amount FROM charges WHERE account=? AND run=?"
-            held = _charges.parse(dict(connection.execute(query, (account, run))), account)
-            totals = _charges.parse(_totals(connection, account), account)
-            new = _charges.charge(account=account, run=run, amount=wanted, held=held, totals=totals, limit=limits)
-            connection.execute("DELETE FROM charges WHERE account=? AND run=?", (account, run))
-            connection.executemany(
-                "INSERT INTO charges VALUES (?,?,?,?)",
-                [(account, run, name, _charges.plain(value)) for name, value in new.held.items() if value],
-            )
-            connection.executemany(
-                "INSERT OR REPLACE INTO accounts VALUES (?,?,?)",
-                [(account, name, _charges.plain(value)) for name, value in new.totals.items()],
-            )
+            # All are decided before anything is written: what is refused must leave nothing behind.
+            charges = [(account, _charge(connection, account, run, amount, limit)) for account, amount, limit in wanted]
+            for account, new in charges:
+                connection.execute("DELETE FROM charges WHERE account=? AND run=?", (account, run))
+                connection.executemany(
+                    "INSERT INTO charges VALUES (?,?,?,?)",
+                    [(account, run, name, _charges.plain(value)) for name, value in new.held.items() if value],
+                )
+                connection.executemany(
+                    "INSERT OR REPLACE INTO accounts VALUES (?,?,?)",
+                    [(account, name, _charges.plain(value)) for name, value in new.totals.items()],
+                )
 
         await self._call(write)
 
@@ -270,6 +277,20 @@ def _check(what: str, texts: Mapping[str, Any], numbers: Mapping[str, Any], time
     wrong += [name for name, value in times.items() if type(value) is not float or not math.isfinite(value)]
     if wrong:
         raise ValueError(f"{what}: {', '.join(wrong)} of a wrong type")
+
+
+def _charge(
+    connection: sqlite3.Connection,
+    account: str,
+    run: str,
+    amount: Mapping[str, Decimal],
+    limit: Mapping[str, Decimal],
+) -> _charges.Charge:
+    """What a charge comes to; nothing is written."""
+    query = "SELECT dimension, amount FROM charges WHERE account=? AND run=?"
+    held = _charges.parse(dict(connection.execute(query, (account, run))), account)
+    totals = _charges.parse(_totals(connection, account), account)
+    return _charges.charge(account=account, run=run, amount=amount, held=held, totals=totals, limit=limit)
 
 
 def _totals(connection: sqlite3.Connection, account: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from romanesco.journal._event import Event
@@ -52,6 +52,21 @@ class Command:
     posted: float
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What a run is to hold of an account shared by runs.
+
+    Attributes:
+        account: For example ``project:web`` or ``day:2026-11-30``.
+        amount: Decimal numbers as text, by dimension; none is negative. Empty frees all.
+        limit: The account's limits by dimension; a dimension without one is not limited.
+    """
+
+    account: str
+    amount: Mapping[str, str]
+    limit: Mapping[str, str] = field(default_factory=dict)
+
+
 class RunLock(Protocol):
     """A kernel lock on one run; freed by the kernel when its process dies."""
 
@@ -64,7 +79,7 @@ class Store(Protocol):
     """A durable, append-only place for journals, the inbox and accounts shared by runs.
 
     All methods may be called from one event loop concurrently. What ``append``, ``post``, ``acknowledge`` and
-    ``charge`` wrote is durable when they are done.
+    ``charge`` and ``charge_all`` wrote is durable when they are done.
     """
 
     def append(self, events: Sequence[Event], blobs: Mapping[str, bytes]) -> asyncio.Future[None]:
@@ -151,6 +166,21 @@ class Store(Protocol):
             BudgetExceeded: A dimension of which the run asks for more than it held would pass its limit,
                 summed over all runs; nothing is changed. Holding less is never refused.
             InputError: An amount is not a decimal number, or negative.
+        """
+        ...
+
+    async def charge_all(self, run: str, holds: Sequence[Hold]) -> None:
+        """Set what a run holds of several accounts, all of them or none, atomically across processes.
+
+        Nobody ever sees some of them changed and others not.
+
+        Args:
+            run: The run.
+            holds: Of each account once. Accounts that are not named are left as they are.
+
+        Raises:
+            BudgetExceeded: As ``charge``, for the first account that refuses; nothing is changed in any.
+            InputError: As ``charge``; nothing is changed.
         """
         ...
 

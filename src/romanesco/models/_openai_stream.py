@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 from romanesco.models._types import FinishReason, Json, ModelReply, Timing, ToolCall, Usage
@@ -166,7 +167,7 @@ class ReplyAssembler:
             self._model = model
         usage = payload.get("usage")
         if isinstance(usage, dict):
-            self._usage = decode_usage(usage) or self._usage
+            self._usage = _later(self._usage, decode_usage(usage))
         choices = payload.get("choices")
         if not choices:
             return None
@@ -282,7 +283,7 @@ class ReplyAssembler:
             text, finish = "".join(self._refusal), FinishReason.CONTENT_FILTER
         usage = self._usage
         if usage is not None and usage.output == 0 and (text or calls or self._reasoning):
-            usage = None
+            usage = replace(usage, estimated=True)
         return ModelReply(
             text=text,
             finish=finish,
@@ -296,7 +297,9 @@ class ReplyAssembler:
 
 
 def decode_usage(data: dict[str, Any]) -> Usage | None:
-    """Tokens as reported, or None if the report is missing, zero for the prompt or not a count.
+    """Tokens as reported, or None if there is no count. Where one of the two can't be true, the other is kept.
+
+    The report is then marked as estimated; it is zero where it says nothing, and the runtime takes an upper bound.
 
     Providers differ in what they leave out of ``prompt_tokens`` and ``completion_tokens`` (cached tokens,
     reasoning); the larger reading is taken, so that no token escapes the account: what ``total_tokens`` has
@@ -304,8 +307,10 @@ def decode_usage(data: dict[str, Any]) -> Usage | None:
     """
     read = _count(data.get("prompt_tokens"))
     written = _count(data.get("completion_tokens"))
-    if not read or written is None:
+    if not read and not written:
         return None
+    doubtful = not read or written is None
+    read, written = read or 0, written or 0
     details_in = data.get("prompt_tokens_details")
     details_out = data.get("completion_tokens_details")
     cached = _count(details_in.get("cached_tokens")) if isinstance(details_in, dict) else None
@@ -316,10 +321,25 @@ def decode_usage(data: dict[str, Any]) -> Usage | None:
     if cached > read:
         read += cached
     total = _count(data.get("total_tokens")) or 0
+    if written and not read:
+        read = max(0, total - written)  # what the total has beyond the output was read
     written = max(written, total - read, reasoning)
     return Usage(
-        input=min(read, _BIGGEST_COUNT), output=min(written, _BIGGEST_COUNT), cached=cached, reasoning=reasoning
+        input=min(read, _BIGGEST_COUNT),
+        output=min(written, _BIGGEST_COUNT),
+        cached=cached,
+        reasoning=reasoning,
+        estimated=doubtful,
     )
+
+
+def _later(before: Usage | None, usage: Usage | None) -> Usage | None:
+    """What a stream has reported when another report comes: the last, or the larger where the last is in doubt."""
+    if usage is None or before is None:
+        return usage or before
+    if not usage.estimated:
+        return usage
+    return replace(usage, input=max(before.input, usage.input), output=max(before.output, usage.output))
 
 
 def _count(value: Any) -> int | None:

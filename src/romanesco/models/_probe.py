@@ -130,7 +130,7 @@ async def probe(model: ChatModel) -> ProbeReport:
         json_schema=_verdict(known.json_schema),
         grammar=_verdict(known.grammar),
         tools=_verdict(known.tools),
-        usage_in_stream=_verdict(reply.usage is not None),
+        usage_in_stream=_verdict(_reports(reply)),
     )
     return replace(report, text=_text(reply))
 
@@ -146,7 +146,7 @@ async def _probe_server(model: OpenAICompatible, report: ProbeReport) -> ProbeRe
         reply = await model.attempt(plain, Capabilities(), stream=True)
     except ModelError as error:
         return replace(report, error=error, calls=1)
-    report = replace(_with(report, reply), text=_text(reply), usage_in_stream=_verdict(reply.usage is not None))
+    report = replace(_with(report, reply), text=_text(reply), usage_in_stream=_verdict(_reports(reply)))
     counted = await model.count(plain)
     report = replace(report, tokenizer=_verdict(counted.exact))
     for name, request, capabilities, judge in _trials(model):
@@ -190,6 +190,10 @@ def _with(report: ProbeReport, reply: ModelReply) -> ProbeReport:
     usage = reply.usage or Usage(0, 0)
     spent = Usage(report.spent.input + usage.input, report.spent.output + usage.output)
     return replace(report, calls=report.calls + 1, spent=spent)
+
+
+def _reports(reply: ModelReply) -> bool:
+    return reply.usage is not None and not reply.usage.estimated
 
 
 def _verdict(works: bool) -> Verdict:

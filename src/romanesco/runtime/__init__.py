@@ -14,6 +14,7 @@ from romanesco.runtime._open import (
     spec_and_plan,
     start,
 )
+from romanesco.runtime._overruns import overrun_text
 from romanesco.runtime._recording import recorded_models
 from romanesco.runtime._recover import Attempted, FoldedEvent, Recovery, Spent, recover
 from romanesco.runtime._registry import BUILT_IN, ENTRY_POINT_GROUP, Topologies
@@ -48,6 +49,7 @@ __all__ = [
     "Watcher",
     "first_error",
     "new_run_id",
+    "overrun_text",
     "plan_run",
     "read_events",
     "recorded_models",

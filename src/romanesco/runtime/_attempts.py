@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import replace
 from decimal import Decimal
 
-from romanesco.budget import Amount, Price
+from romanesco.budget import Amount, Price, require_price
 from romanesco.errors import BudgetExceeded, ModelError, RequestRejected
 from romanesco.models import ChatModel, ModelReply, ModelRequest, first_rung, prepare
 from romanesco.runtime._accounts import RETRY, WRAP_UP
@@ -69,6 +69,7 @@ async def _put(step: CallStep, asked: ModelRequest, model: ChatModel) -> tuple[C
 
 def _worst_case(run: RunContext, step: CallStep, tokens_in: int, *, calls: int = 0) -> tuple[Amount, Price | None]:
     price = run.prices[step.request.model]
+    require_price(step.request.model, price, run.spec.budget)
     tokens_out = step.request.max_output_tokens
     usd = Decimal(0) if price is None else price.worst(tokens_in, tokens_out)
     return Amount(tokens_in=tokens_in, tokens_out=tokens_out, calls=calls, usd=usd), price

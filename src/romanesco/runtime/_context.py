@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from romanesco.runtime._recorder import Recorder
     from romanesco.runtime._registry import Topologies
     from romanesco.runtime._spec import RunSpec
-    from romanesco.task import Plan
+    from romanesco.task import CallOverrun, Plan
 
 WRAP_UP_SHARE = 0.1
 """Share of the wall time that is held back for the wrap-up, ..."""
@@ -75,6 +75,7 @@ class RunContext:
     wall: Callable[[], float] = field(default=lambda: 0.0)
     jitter: random.Random = field(default_factory=random.Random)  # noqa: S311 - spreads retries
     spent: Spent = field(default_factory=Spent)
+    overruns: list[CallOverrun] = field(default_factory=list)
     offers: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     seconds: float | None = None

@@ -5,14 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import from_json, to_json
-from romanesco.budget import Amount, Ledger, Limits, Price, Stopwatch, bill_accounts
-from romanesco.errors import InputError, JournalCorrupt, JournalError, PlanRefused, UnknownName
+from romanesco.budget import Amount, Ledger, Limits, Price, Stopwatch, bill_accounts, require_prices
+from romanesco.errors import (
+    BudgetExceeded,
+    InputError,
+    JournalCorrupt,
+    JournalError,
+    PlanRefused,
+    StopReason,
+    UnknownName,
+)
 from romanesco.journal import Journal, entries, resolve
 from romanesco.runtime._accounts import Accounts, Past
 from romanesco.runtime._context import RunContext
@@ -24,11 +32,11 @@ from romanesco.runtime._questions import Questions
 from romanesco.runtime._recorder import Recorder
 from romanesco.runtime._recover import FoldedEvent, Recovery, recover
 from romanesco.runtime._resend import room_for_doubts, with_raises
-from romanesco.runtime._session import Parts, Session
-from romanesco.runtime._shared import reserve_shared, settle_shared
+from romanesco.runtime._session import Parts, Session, end_data
+from romanesco.runtime._shared import check_shared, figures, reserve_shared, settle_shared
 from romanesco.runtime._spec import RunSpec, with_changes
 from romanesco.runtime._stops import Stops
-from romanesco.task import Plan, Spend, Task
+from romanesco.task import Bill, Outcome, Plan, Spend, Status, Task
 
 if TYPE_CHECKING:
     from romanesco.journal import Store
@@ -46,13 +54,18 @@ async def plan_run(spec: RunSpec, parts: Parts) -> Plan:
         raise PlanRefused(
             "The run has no time", value=f"{spec.budget.seconds} s", advice="Give it some with --minutes."
         )
-    desk = Desk(spec, parts.pool, parts.prices_of(spec), spec.budget)
+    prices = parts.prices_of(spec)
+    if all(price is None for price in prices.values()):
+        require_prices(prices, Bill(()), spec.budget)  # before any server is asked: no plan could change it
+    desk = Desk(spec, parts.pool, prices, spec.budget)
     plan = await parts.topologies[spec.topology].plan(spec.task, desk)
     unknown = desk.unknown_roles()
     if unknown:
         known = ", ".join(sorted(desk.roles))
         told = f"NOT used: {', '.join(unknown)}, which {spec.topology} has no role for; its roles are {known}."
         plan = replace(plan, reasons=(*plan.reasons, told))
+    asked = {spec.model(role) for role in desk.roles} or set(prices)
+    require_prices({name: prices[name] for name in sorted(asked)}, plan.bill, spec.budget)
     return plan
 
 
@@ -84,22 +97,41 @@ async def start(spec: RunSpec, parts: Parts, plan: Plan | None = None) -> Sessio
     """
     if plan is None:
         plan = await plan_run(spec, parts)
-    prices = parts.prices_of(spec)
+    prices = parts.prices_of(spec, plan)
     journal = await Journal.create(parts.store, spec.run, clock=parts.wall)
     try:
         run = _wire(spec, plan, parts, journal, Recovery(), prices)
-        await reserve_shared(parts.store, spec, plan.bill, Spend())
-        try:
-            journal.append_nowait("run.created", data={"spec": to_json(spec), "guards": parts.hooks.names()})
+        await check_shared(parts.store, spec, plan.bill)  # a run that is refused leaves no journal
+        created = journal.append("run.created", data={"spec": to_json(spec), "guards": parts.hooks.names()})
+        if spec.shared:
+            await created  # nothing is held for a run that nobody can find and free after a kill
+        async with _held_if_opened(spec, parts, Spend()):
+            await reserve_shared(parts.store, spec, plan.bill, {})
             await journal.append("run.planned", data={"plan": to_json(plan)})
-        except BaseException:
-            with contextlib.suppress(JournalError):  # if this can't be written either, the first error counts
-                await settle_shared(parts.store, spec, Spend())
-            raise
+    except BudgetExceeded as error:
+        if journal.seq:  # another run took the room since it was looked at; the journal must not wait for a resume
+            refused = Outcome(Status.REFUSED, error.reason, note=str(error), run=spec.run, topology=spec.topology)
+            refused = replace(refused, dimension=error.dimension, account=error.account)
+            journal.append_nowait("run.ended", data=end_data(refused))
+        await journal.close()
+        raise
     except BaseException:
         await journal.close()
         raise
     return Session(run, parts)
+
+
+@contextlib.asynccontextmanager
+async def _held_if_opened(spec: RunSpec, parts: Parts, spent: Spend) -> AsyncIterator[None]:
+    """Leave a run that could not be opened with nothing but what it has spent on the accounts that it shares."""
+    try:
+        yield
+    except (BudgetExceeded, InputError):
+        raise  # nothing was changed
+    except BaseException:
+        with contextlib.suppress(JournalError):  # if this can't be written either, the first error counts
+            await settle_shared(parts.store, spec, spent)
+        raise
 
 
 async def resume(
@@ -123,9 +155,11 @@ async def resume(
     try:
         events = await _past_events(journal, parts.store)
         recovered = recover(events)
+        if recovered.created and recovered.planned is None:
+            return await _resume_unplanned(recovered, parts, journal)
         spec, plan = spec_and_plan(run_id, recovered)
         if recovered.ended is not None and recovered.ended["status"] == "completed":
-            run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec))
+            run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec, plan))
             return Session(run, parts, ended=recovered.ended)
         await _refuse_stale_commands(parts.store, run_id)
         coming: list[tuple[str, dict[str, Any]]] = [
@@ -142,14 +176,32 @@ async def resume(
         spec, plan = spec_and_plan(run_id, recovered)
         spec = with_changes(spec, recovered.budget)
         check_limits(spec, recovered)
-        run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec))
-        await reserve_shared(parts.store, spec, plan.bill, recovered.spent.spend(recovered.elapsed))
-        for kind, data in coming:
-            await journal.append(kind, data=data)
+        run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec, plan))
+        spent = recovered.spent.spend(recovered.elapsed)
+        async with _held_if_opened(spec, parts, spent):
+            await reserve_shared(parts.store, spec, plan.bill, figures(spent), recovered.overruns)
+            for kind, data in coming:
+                await journal.append(kind, data=data)
     except BaseException:
         await journal.close()
         raise
     return Session(run, parts, raised=raised)
+
+
+async def _resume_unplanned(recovered: Recovery, parts: Parts, journal: Journal) -> Session:
+    """A run whose process died before it was planned: it has nothing to go on with, so it is ended on record.
+
+    Driving it frees what it may hold of accounts that runs share.
+    """
+    spec = from_json(RunSpec, recovered.created["spec"])
+    if recovered.ended is None:
+        note = "The run was never planned: its process died before anything was done. Start it again as a new run."
+        outcome = Outcome(Status.CANCELLED, StopReason.INTERRUPTED, note=note, run=spec.run, topology=spec.topology)
+        recovered.ended = end_data(outcome)
+        await journal.append("run.ended", data=recovered.ended)
+    _, plan = spec_and_plan(spec.run, recovered)
+    run = _wire(spec, plan, parts, journal, recovered, {})
+    return Session(run, parts, ended=recovered.ended)
 
 
 async def replay(run_id: str, parts: Parts) -> Session:
@@ -162,6 +214,8 @@ async def replay(run_id: str, parts: Parts) -> Session:
     events = await read_events(parts.store, run_id)
     recovered = recover(events)
     spec, plan = spec_and_plan(run_id, recovered)
+    if recovered.planned is None:
+        raise InputError("The run was never planned, so it has nothing to replay", value=run_id)
     spec = with_changes(spec, recovered.budget)
     recovered.steps = memo_from(events)  # failures as they were: a replay tries nothing again
     run = _wire(spec, plan, parts, None, recovered, dict.fromkeys(spec.models.values()))
@@ -190,14 +244,17 @@ def spec_and_plan(run_id: str, recovered: Recovery) -> tuple[RunSpec, Plan]:
     """What the journal says the run was asked to be, and its plan with the bill as it stands.
 
     Raises:
-        JournalCorrupt: It says neither: the process died before the run was planned.
+        JournalCorrupt: It says neither: the process died before the run was planned, and nobody has ended it since.
     """
-    if not recovered.created or recovered.planned is None:
+    if not recovered.created or (recovered.planned is None and recovered.ended is None):
         raise JournalCorrupt(
             "The run was never planned: its process died before anything was done",
             value=run_id,
-            advice="Nothing was spent; start it again.",
+            advice=f"Nothing was spent. End it: romanesco stop {run_id} --abandon; then start it again.",
         )
+    if recovered.planned is None:
+        spec = from_json(RunSpec, recovered.created["spec"])
+        return spec, Plan(spec.topology, Bill(()), {})
     plan = with_raises(from_json(Plan, recovered.planned["plan"]), recovered.raises)
     return from_json(RunSpec, recovered.created["spec"]), plan
 
@@ -279,6 +336,7 @@ def _wire(
         clock=parts.clock,
         wall=parts.wall,
         spent=recovered.spent,
+        overruns=recovered.overruns,
         offers=dict(recovered.offers),
         answers=recovered.answers,
         seconds=spec.budget.seconds,

@@ -9,7 +9,8 @@ from typing import Any
 
 from romanesco.runtime._clockwork import Clockwork
 from romanesco.runtime._memo import Recorded, StepId, memo_from, settle_failures
-from romanesco.task import Spend
+from romanesco.runtime._overruns import call_overruns
+from romanesco.task import CallOverrun, Spend
 
 FoldedEvent = tuple[int, str, str, str, dict[str, Any]]
 """``(seq, kind, node, key, data)`` of an event, payloads resolved."""
@@ -115,6 +116,8 @@ class Recovery:
     seq: int = 0
     overrun: str = ""
     """Why the run's account is stopped, "" if it isn't: a server reported too much and no limit was raised since."""
+    overruns: list[CallOverrun] = field(default_factory=list)
+    """All that calls used beyond what was reserved for them."""
 
 
 def recover(events: Iterable[FoldedEvent]) -> Recovery:
@@ -142,6 +145,7 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
             limits_changed_at = seq
         elif kind == "budget.overrun":
             state.overrun = f"a server reported more than was reserved for the call {key}"
+            state.overruns += call_overruns(node, key, data["accounts"])
         elif kind == "bill.raised":
             state.raises.append(data)
             limits_changed_at = seq

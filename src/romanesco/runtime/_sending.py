@@ -6,13 +6,14 @@ Every attempt stands in the journal before its request is sent, and its result b
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from romanesco.budget import Amount, Price, Reservation
 from romanesco.errors import (
+    BudgetExceeded,
     JournalError,
     JournalUnwritable,
     ModelError,
@@ -23,6 +24,7 @@ from romanesco.models import CallContext, ChatModel, ModelReply, ModelRequest, U
 from romanesco.runtime._codec import reply_data, request_data, timing_data, usage_data
 from romanesco.runtime._context import RunContext
 from romanesco.runtime._feed import RunEvent
+from romanesco.runtime._overruns import call_overruns
 from romanesco.runtime._retry import LONGEST_WAIT, asked_pause, costs_nothing
 
 NO_USAGE = Usage(input=0, output=0)
@@ -31,7 +33,7 @@ ONE_CALL = Amount(calls=1)
 MOST_TOKENS = 10**12
 """A report of more is nonsense. It counts as this many, so that the overrun stands and its price can be written."""
 
-BYTES_A_TOKEN = 32
+BYTES_A_TOKEN = 8
 """Text that is longer than this many bytes for each token of the cap did not keep to the cap."""
 
 
@@ -72,6 +74,7 @@ class Attempt:
         sent: Whether its request may have left.
         started: Whether it stands in the journal.
         queued: Seconds that it waited for a slot.
+        reported: Whether the usage is the server's word where it is more than was reserved.
     """
 
     number: int
@@ -83,6 +86,7 @@ class Attempt:
     sent: bool = False
     started: bool = False
     queued: float = 0.0
+    reported: bool = False
 
     def cost(self, usage: Usage) -> Decimal | None:
         """Money for a usage, or None where the price is unknown. What used nothing cost nothing."""
@@ -105,11 +109,12 @@ async def attempt_once(run: RunContext, step: CallStep, model: ChatModel, attemp
         settle(run, attempt, NO_USAGE, calls=0)
         raise
     attempt.queued = run.clock() - asked_at
-    lowered = next((error for held in attempt.reservations if (error := run.ledger.passed(held))), None)
-    if lowered is not None:
+    try:
+        _check_budget(run, attempt)
+    except BudgetExceeded:
         limiter.release()
         settle(run, attempt, NO_USAGE, calls=0)
-        raise lowered
+        raise
     try:
         reply = await _send(run, step, model, attempt)
     except ModelError as error:
@@ -126,6 +131,18 @@ async def attempt_once(run: RunContext, step: CallStep, model: ChatModel, attemp
         limiter.release()
     limiter.succeeded()
     return reply
+
+
+def _check_budget(run: RunContext, attempt: Attempt) -> None:
+    """Refuse to use what was reserved before a limit was lowered or an account was stopped.
+
+    Raises:
+        BudgetExceeded: That is so.
+    """
+    for held in attempt.reservations:
+        fault = run.ledger.passed(held)
+        if fault is not None:
+            raise fault
 
 
 async def _send(run: RunContext, step: CallStep, model: ChatModel, attempt: Attempt) -> ModelReply:
@@ -151,17 +168,14 @@ async def _send(run: RunContext, step: CallStep, model: ChatModel, attempt: Atte
     attempt.started = True
     await started
     del started  # it holds the whole prompt, and the reply may take minutes
-    run.stops.check(step.node)  # nothing is awaited between this check and the request
+    run.stops.check(step.node)  # nothing is awaited between these checks and the request
+    _check_budget(run, attempt)
     attempt.sent = True
     reply = await _complete(run, step, model)
-    usage = _checked(reply, attempt)
+    usage = _believed(reply.usage, _texts(reply), attempt)
     reply = replace(reply, usage=usage, timing=replace(reply.timing, queue=attempt.queued))
     finished = _record_reply(run, step, attempt, reply, usage)
-    # Settled before the wait: whatever interrupts the wait, the event is on its way and the money is counted.
-    overran = settle(run, attempt, usage, calls=1)
-    if overran:
-        await run.journal.append("budget.overrun", node=step.node, key=step.key, data={"accounts": overran})
-    await finished
+    await _settle_on_record(run, step, attempt, usage, finished, calls=1)
     return reply
 
 
@@ -200,19 +214,22 @@ async def _complete(run: RunContext, step: CallStep, model: ChatModel) -> ModelR
         current_call.reset(token)
 
 
-def _checked(reply: ModelReply, attempt: Attempt) -> Usage:
-    """The reply's usage; where the server gave none, or zeros beside text, the upper bound, marked estimated.
+def _believed(usage: Usage | None, texts: Iterable[str], attempt: Attempt) -> Usage:
+    """What counts as used: what the server reported; where that can't be all, no less than the upper bound.
 
-    A server that reports nothing may also have ignored the cap: what arrived is then the bound, a token a byte.
+    It can't be all where nothing is reported for what was read, or for what was generated beside text. A server that
+    reports nothing may also have ignored the cap: what arrived is then the bound, a token a byte.
     """
-    usage = reply.usage
-    if usage is None or (usage.output == 0 and any(_texts(reply))) or usage.input == 0:
-        worst = attempt.worst()
-        arrived = sum(len(text.encode("utf-8", "replace")) for text in _texts(reply))
-        return worst if arrived <= worst.output * BYTES_A_TOKEN else replace(worst, output=arrived)
-    if usage.input > MOST_TOKENS or usage.output > MOST_TOKENS:
-        return replace(usage, input=min(usage.input, MOST_TOKENS), output=min(usage.output, MOST_TOKENS))
-    return usage
+    arrived = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    if usage is None:
+        usage = Usage(input=0, output=0)
+    read, wrote = (min(max(0, count), MOST_TOKENS) for count in (usage.input, usage.output))
+    worst = attempt.worst()
+    attempt.reported = read > worst.input or wrote > worst.output
+    if read and (wrote or not (arrived or usage.estimated)):
+        return replace(usage, input=read, output=wrote)
+    bound = worst.output if arrived <= worst.output * BYTES_A_TOKEN else arrived
+    return replace(usage, input=max(worst.input, read), output=max(bound, wrote), estimated=True)
 
 
 def _texts(reply: ModelReply) -> Iterator[str]:
@@ -226,7 +243,7 @@ async def _failed(run: RunContext, step: CallStep, attempt: Attempt, error: Mode
     if costs_nothing(error):
         usage = NO_USAGE
     else:
-        usage = error.usage or attempt.worst()
+        usage = attempt.worst() if error.usage is None else _believed(error.usage, (), attempt)
     await _record_failure(run, step, attempt, error.code, str(error), usage, sent=error.sent)
 
 
@@ -250,8 +267,25 @@ def _record_failure(
         key=step.key,
         data={**_end_data(run, attempt, usage), "error": code, "message": message, "sent": sent},
     )
-    settle(run, attempt, usage, calls=1 if sent else 0)
-    return written
+    return _settle_on_record(run, step, attempt, usage, written, calls=1 if sent else 0)
+
+
+def _settle_on_record(
+    run: RunContext, step: CallStep, attempt: Attempt, usage: Usage, written: Awaitable[Any], *, calls: int
+) -> Awaitable[Any]:
+    """Settle an attempt whose end is on its way into the journal, and put what was overrun behind it.
+
+    Nothing is awaited here: whatever interrupts the wait for what this gives, the events are on their way and the money
+    is counted.
+
+    Returns:
+        To await until the attempt's end is durable, and with it the overrun if there was one.
+    """
+    overran = settle(run, attempt, usage, calls=calls)
+    if not overran:
+        return written
+    run.overruns.extend(call_overruns(step.node, step.key, overran))
+    return run.journal.append("budget.overrun", node=step.node, key=step.key, data={"accounts": overran})
 
 
 def settle(run: RunContext, attempt: Attempt, usage: Usage, *, calls: int) -> list[dict[str, Any]]:
@@ -266,7 +300,7 @@ def settle(run: RunContext, attempt: Attempt, usage: Usage, *, calls: int) -> li
     reservations, attempt.reservations = attempt.reservations, ()
     overran: list[dict[str, Any]] = []
     for reservation, part in zip(reservations, parts, strict=True):
-        overruns = run.ledger.settle(reservation, part, reported=not usage.estimated)
+        overruns = run.ledger.settle(reservation, part, reported=attempt.reported)
         overran.extend({**asdict(overrun), "by": str(overrun.by)} for overrun in overruns)
     return overran
 

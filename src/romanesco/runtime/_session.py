@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import from_json, to_json
-from romanesco.budget import price_of, require_price
+from romanesco.budget import price_of, require_prices
 from romanesco.errors import BudgetExceeded, Diverged, InputError, JournalError, StopReason
 from romanesco.journal import Certificate, Command, Event, write_certificate
 from romanesco.runtime._context import Limiters, RunContext
@@ -21,6 +21,7 @@ from romanesco.runtime._engine import Engine, LocalEngine
 from romanesco.runtime._envelope import Envelope
 from romanesco.runtime._feed import Watcher
 from romanesco.runtime._hooks import Hooks
+from romanesco.runtime._overruns import with_overruns
 from romanesco.runtime._registry import Topologies
 from romanesco.runtime._shared import settle_shared
 from romanesco.runtime._spec import RunSpec
@@ -65,15 +66,19 @@ class Parts:
     wall: Callable[[], float] = time.time
     limiters: Limiters = field(default_factory=Limiters)
 
-    def prices_of(self, spec: RunSpec) -> dict[str, Price | None]:
-        """The price of every model of a run.
+    def prices_of(self, spec: RunSpec, plan: Plan | None = None) -> dict[str, Price | None]:
+        """The price of every model of a run, None where it is unknown.
+
+        Args:
+            spec: The run.
+            plan: Its plan, once there is one: then a limit of money is checked against the prices.
 
         Raises:
             ConfigError: Money is limited and a price is unknown.
         """
         prices = {name: price_of(name, self.prices) for name in set(spec.models.values())}
-        for name, price in prices.items():
-            require_price(name, price, spec.budget)
+        if plan is not None:
+            require_prices(prices, plan.bill, spec.budget)
         return prices
 
 
@@ -229,7 +234,7 @@ class Session:
         run = self._run
         models = outcome.models or dict(run.spec.models)
         outcome = replace(
-            outcome,
+            with_overruns(outcome, run.overruns),
             run=self.id,
             bill=run.plan.bill,
             spend=self.spend(),
@@ -242,14 +247,7 @@ class Session:
         if not run.memo.live:
             return outcome
         try:
-            data = {
-                "status": outcome.status.value,
-                "reason": outcome.reason.value,
-                "spend": to_json(outcome.spend),
-                "elapsed": outcome.spend.seconds,
-                "outcome": to_json(outcome),
-            }
-            event = await run.journal.end(data)
+            event = await run.journal.end(end_data(outcome))
         except JournalError as error:
             status = Status.PARTIAL if outcome.status is Status.COMPLETED else outcome.status
             return replace(_in_words(outcome, error), status=status)  # resumed, it ends on record
@@ -290,6 +288,17 @@ class Session:
             version=__version__,
         )
         return str(write_certificate(certificate, folder / f"{self.id}.json"))
+
+
+def end_data(outcome: Outcome) -> dict[str, Any]:
+    """Data of a ``run.ended``."""
+    return {
+        "status": outcome.status.value,
+        "reason": outcome.reason.value,
+        "spend": to_json(outcome.spend),
+        "elapsed": outcome.spend.seconds,
+        "outcome": to_json(outcome),
+    }
 
 
 def _in_words(outcome: Outcome, error: JournalError) -> Outcome:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import to_json
-from romanesco.budget import require_price
-from romanesco.errors import BudgetExceeded, InputError, JournalError, RomanescoError, StopReason
+from romanesco.budget import require_prices
+from romanesco.errors import InputError, JournalError, RomanescoError, StopReason
 from romanesco.journal import digest
 from romanesco.runtime._recover import stop_text
-from romanesco.runtime._shared import reserve_shared
+from romanesco.runtime._shared import DIMENSIONS, lower_shared, reserve_shared
 from romanesco.runtime._spec import limit_of, with_changes
 
 if TYPE_CHECKING:
@@ -165,16 +166,12 @@ async def change_budget(run: RunContext, store: Store, dimension: str, value: An
         BudgetExceeded: An account shared with other runs can't carry the new worst case; nothing is changed.
     """
     limit = limit_of(dimension, value)
-    for name, price in run.prices.items():
-        require_price(name, price, limit)
+    require_prices(run.prices, run.plan.bill, limit)
     change = {"dimension": dimension, "value": to_json(limit)[dimension]}
-    spec = with_changes(run.spec, [change])
-    spent = run.spent.spend(run.stopwatch.elapsed)
-    try:
-        await reserve_shared(store, spec, run.plan.bill, spent)
-    except BudgetExceeded:
-        await reserve_shared(store, run.spec, run.plan.bill, spent)  # what it held before
-        raise
+    spec, bill = with_changes(run.spec, [change]), run.plan.bill
+    lowers = _lowers(getattr(run.spec.budget, dimension), getattr(limit, dimension))
+    if not lowers:
+        await reserve_shared(store, spec, bill, _taken(run), run.overruns)
     run.spec = spec
     written = run.journal.append("budget.changed", data=change)
     # In force from its place in the journal on, not from when that is on disk: what is started in between stands
@@ -184,4 +181,17 @@ async def change_budget(run: RunContext, store: Store, dimension: str, value: An
     else:
         run.ledger.set_limit(run.accounts.run, dimension, getattr(limit, dimension))
     await written
+    if lowers:
+        # Only now: until the limit is in force, calls may still be started that it would refuse.
+        await lower_shared(store, spec, bill, _taken(run), run.overruns)
     return f"The limit of {dimension} is {value} now."
+
+
+def _lowers(before: Decimal | float | None, after: Decimal | float | None) -> bool:
+    return after is not None and (before is None or after < before)
+
+
+def _taken(run: RunContext) -> dict[str, Decimal]:
+    """What the run has used and has in flight: it may come to this, whatever its limits are now."""
+    account = run.accounts.run
+    return {dimension: Decimal(account.used(dimension) + account.reserved(dimension)) for dimension in DIMENSIONS}

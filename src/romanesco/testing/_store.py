@@ -11,7 +11,7 @@ from typing import Any
 from romanesco.errors import JournalCorrupt, JournalError, JournalUnwritable, RunBusy, UnknownName
 from romanesco.journal import _charges
 from romanesco.journal._event import GENESIS, Event, canonical, digest
-from romanesco.journal._store import Command, RunHead
+from romanesco.journal._store import Command, Hold, RunHead
 
 
 @dataclass(slots=True)
@@ -144,17 +144,25 @@ class MemoryStore:
 
     async def charge(self, account: str, run: str, amount: Mapping[str, str], limit: Mapping[str, str]) -> None:
         """See ``Store.charge``."""
+        await self.charge_all(run, [Hold(account, amount, limit)])
+
+    async def charge_all(self, run: str, holds: Sequence[Hold]) -> None:
+        """See ``Store.charge_all``."""
         self._check_open()
-        runs = self.data.held.setdefault(account, {})
-        new = _charges.charge(
-            account=account,
-            run=run,
-            amount=_charges.parse(amount, account),
-            held=runs.get(run, {}),
-            totals=self._totals(account),
-            limit=_charges.parse(limit, account),
-        )
-        runs[run] = {name: value for name, value in new.held.items() if value}
+        charges = [
+            _charges.charge(
+                account=hold.account,
+                run=run,
+                amount=_charges.parse(hold.amount, hold.account),
+                held=self.data.held.get(hold.account, {}).get(run, {}),
+                totals=self._totals(hold.account),
+                limit=_charges.parse(hold.limit, hold.account),
+            )
+            for hold in holds
+        ]
+        for hold, new in zip(holds, charges, strict=True):
+            runs = self.data.held.setdefault(hold.account, {})
+            runs[run] = {name: value for name, value in new.held.items() if value}
 
     async def charged(self, account: str) -> dict[str, str]:
         """See ``Store.charged``."""

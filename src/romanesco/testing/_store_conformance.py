@@ -21,7 +21,7 @@ from romanesco.errors import (
     UnknownName,
 )
 from romanesco.journal._event import GENESIS, Event, digest, make_event
-from romanesco.journal._store import Command, Store
+from romanesco.journal._store import Command, Hold, Store
 
 Place = Callable[[], Store]
 """Opens a store, each time on the same data."""
@@ -287,6 +287,24 @@ async def concurrent_charges_never_pass_a_limit(place: Place) -> None:
     _require(len(accepted) == 16 and charged == 48, f"{len(accepted)} charges accepted, {charged} of 50 held")
 
 
+async def charges_of_several_accounts_are_all_or_nothing(place: Place) -> None:
+    """One account that refuses, or an amount that is no number, leaves all of them as they were."""
+    async with _opened(place) as store, _opened(place) as other:
+        await store.charge_all("a", [Hold("day", {"calls": "3"}), Hold("project", {"calls": "3"}, {"calls": "5"})])
+        _require(await other.charged("day") == await other.charged("project") == {"calls": "3"}, "they hold nothing")
+        for wrong in ({"calls": "6"}, {"calls": "-1"}):
+            try:
+                await store.charge_all("a", [Hold("day", {"calls": "4"}), Hold("project", wrong, {"calls": "5"})])
+            except (BudgetExceeded, InputError):
+                continue
+            raise AssertionError(f"{wrong} is accepted in an account with a limit of 5 calls")
+        _require(await other.charged("day") == {"calls": "3"}, "a refusal by one account changed another")
+        _require(await other.charged("project") == {"calls": "3"}, "a refused charge changed something")
+        await store.charge_all("a", [Hold("project", {})])
+        _require(await other.charged("project") == {}, "an empty charge does not free")
+        _require(await other.charged("day") == {"calls": "3"}, "an account that is not named was changed")
+
+
 async def a_closed_store_refuses(place: Place) -> None:
     """Closing twice is fine; a closed store says so instead of hanging."""
     store = place()
@@ -338,6 +356,7 @@ STORE_CHECKS: tuple[Check, ...] = (
     the_inbox_keeps_commands,
     charges_replace_and_free,
     concurrent_charges_never_pass_a_limit,
+    charges_of_several_accounts_are_all_or_nothing,
     a_closed_store_refuses,
 )
 """All checks, by name in their ``__name__``."""

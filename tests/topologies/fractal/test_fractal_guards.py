@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import romanesco
-from romanesco import Outcome, ScriptedModel
+from romanesco import Outcome, ScriptedModel, Status, StopReason
 from romanesco.personas import FRAME_CHALLENGER, PersonaRole, builtin_personas
 from romanesco.testing import MemoryStore, NgramEmbedder
 from romanesco.topologies.fractal import Fractal
@@ -89,3 +89,21 @@ async def test_br_016_a_quoted_stop_word_ends_no_deliberation(word: str, tmp_pat
     assert outcome.status is without.status
     assert sorted(caps(quoting)) == sorted(caps(plain))
     assert any(word in prompt for prompt in quoting.prompts)
+
+
+async def test_a_limit_of_the_decision_makers_own_is_why_there_is_no_decision(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    config.tables["limits"] = {"decision-maker": {"calls": 0}}
+    options: dict[str, Any] = {"model": ScriptedModel(auto=True), "config": config, "embedder": NgramEmbedder()}
+    outcome = await romanesco.run("Sell the tool", store=MemoryStore(), params={"k": 3, "rounds": 2}, **options)
+    assert (outcome.status, outcome.reason) == (Status.PARTIAL, StopReason.BUDGET)
+    assert (outcome.dimension, outcome.account) == ("calls", "run/role:decision-maker")
+    assert outcome.answer and "[limits.decision-maker]" in outcome.note
+
+
+async def test_a_members_own_limit_is_not_why_the_run_ends(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    config.tables["limits"] = {FRAME_CHALLENGER: {"calls": 0}}
+    options: dict[str, Any] = {"model": ScriptedModel(auto=True), "config": config, "embedder": NgramEmbedder()}
+    outcome = await romanesco.run("Sell the tool", store=MemoryStore(), params={"k": 3, "rounds": 2}, **options)
+    assert outcome.status is Status.COMPLETED and outcome.dimension == ""

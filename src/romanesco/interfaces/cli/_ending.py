@@ -12,6 +12,7 @@ from romanesco.errors import BudgetExceeded, StopReason
 from romanesco.interfaces.cli._grid import Labelled
 from romanesco.interfaces.cli._screen import plain
 from romanesco.interfaces.cli._text import money, one_line
+from romanesco.runtime import overrun_text
 from romanesco.task import Outcome, Status
 
 OPTIONS = {"tokens": "--tokens N", "usd": "--usd AMOUNT", "calls": "--calls N", "seconds": "--minutes N"}
@@ -86,6 +87,8 @@ def way_on(outcome: Outcome, refusal: Refusal | None) -> Way | None:
     """How a run that was cut short goes on; None if a resume would end as it did."""
     if outcome.status is Status.COMPLETED or not outcome.run:
         return None
+    if outcome.status is Status.CANCELLED and outcome.bill is None:
+        return None  # it was never planned; its note says what to do
     if refusal is not None and refusal.account != _RUN:
         return _beyond(refusal, outcome)
     if outcome.reason is not StopReason.BUDGET:
@@ -149,9 +152,9 @@ def _number(dimension: str, text: str) -> str:
 
 
 def ending_parts(outcome: Outcome, refusal: Refusal | None = None) -> list[RenderableType]:
-    """What was cut short, by which limit, and how to go on; nothing for a run that is completed."""
+    """What was cut short, by which limit, and how to go on; or what a completed run used beyond its bill."""
     if outcome.status is Status.COMPLETED:
-        return []
+        return overrun_parts(outcome)  # any other has it in its note
     reason = "" if outcome.reason.value == outcome.status.value else f" ({outcome.reason.value})"
     label = f"{outcome.status.value.upper()}{reason}: "
     parts: list[RenderableType] = [
@@ -161,6 +164,12 @@ def ending_parts(outcome: Outcome, refusal: Refusal | None = None) -> list[Rende
         parts.append(Labelled("limit  ", limit_text(refusal)))
     way = way_on(outcome, refusal)
     return parts if way is None else [*parts, way_part(way)]
+
+
+def overrun_parts(outcome: Outcome) -> list[RenderableType]:
+    """What was used beyond what was reserved, so that the bill did not bound it; nothing if nothing was."""
+    said = overrun_text(outcome.overruns)
+    return [plain(("OVERRUN: ", "bold yellow"), one_line(said))] if said else []
 
 
 def way_part(way: Way) -> Labelled:

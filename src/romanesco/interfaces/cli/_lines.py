@@ -84,8 +84,10 @@ def _asked(event: RunEvent, before: View) -> str:
 
 
 def _overrun(event: RunEvent, before: View) -> str:
-    accounts = ", ".join(str(one.get("account", "")) for one in event.data["accounts"])
-    return f"{_where(event)}the server reported more than it was allowed to use: {accounts}"
+    more = " and ".join(
+        f"{one['by']} {one['dimension']}" for one in event.data["accounts"] if one["dimension"] != "tokens"
+    )
+    return f"{_where(event)}a call used more than was reserved for it, {more} more: {event.key}"
 
 
 def _command(event: RunEvent, before: View) -> str:

@@ -10,7 +10,8 @@ from romanesco.interfaces.cli._grid import Labelled
 from romanesco.interfaces.cli._screen import plain
 from romanesco.interfaces.cli._spent import spent_parts, time_part
 from romanesco.interfaces.cli._text import clean, count, one_line
-from romanesco.task import Dissent, Outcome
+from romanesco.runtime import overrun_text
+from romanesco.task import Dissent, Outcome, Status
 
 _LINE = 160
 
@@ -25,8 +26,10 @@ def outcome_parts(outcome: Outcome, refusal: Refusal | None = None) -> list[Rend
     parts = ending_parts(outcome, refusal)
     if parts:
         parts.append(plain(""))
-    elif outcome.note:
-        parts += [plain((f"Note: {one_line(outcome.note)}", "dim")), plain("")]
+    completed = outcome.status is Status.COMPLETED  # the label of any other tells its note
+    note = outcome.note.replace(overrun_text(outcome.overruns), "").strip() if completed else ""
+    if note:
+        parts += [plain((f"Note: {one_line(note)}", "dim")), plain("")]
     parts.append(Text(clean(outcome.answer)) if outcome.answer else plain(("(no answer)", "dim")))
     parts.append(plain(""))
     parts += dissent_lines(outcome.dissent)

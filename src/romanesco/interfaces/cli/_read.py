@@ -166,6 +166,7 @@ def _so_far(head: RunHead, state: Recovery, spec: RunSpec, plan: Plan, in_flight
         budget=spec.budget,
         head=head.hash,
         models=dict(spec.models),
+        overruns=tuple(state.overruns),
     )
 
 

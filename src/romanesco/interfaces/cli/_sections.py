@@ -9,7 +9,7 @@ from rich.text import Text
 
 from romanesco.errors import InputError
 from romanesco.interfaces.cli._bill import cost_table, limits_text
-from romanesco.interfaces.cli._ending import ending_parts, way_on, way_part
+from romanesco.interfaces.cli._ending import ending_parts, overrun_parts, way_on, way_part
 from romanesco.interfaces.cli._grid import Grid, Labelled
 from romanesco.interfaces.cli._outcome import cost_text
 from romanesco.interfaces.cli._read import INTERRUPTED, RUNNING, Record
@@ -63,11 +63,13 @@ def label_parts(record: Record) -> list[RenderableType]:
     out, doubt = record.in_flight, record.outcome.spend.in_doubt
     if record.status == RUNNING:
         told = f" {count(out, 'call')} {'is' if out == 1 else 'are'} in flight." if out else ""
-        return [plain((f"Running: what follows is what there is so far.{told}", "yellow"))]
+        running = plain((f"Running: what follows is what there is so far.{told}", "yellow"))
+        return [running, *overrun_parts(record.outcome)]
     told = f" {count(doubt, 'call')} {'was' if doubt == 1 else 'were'} in flight then." if doubt else ""
     text = f"{INTERRUPTED.upper()}: its process ended first. What follows is what there is so far.{told}"
     way = way_on(record.outcome, None)
-    return [plain((text, "bold yellow")), *([] if way is None else [way_part(way)])]
+    way_parts = [] if way is None else [way_part(way)]
+    return [plain((text, "bold yellow")), *way_parts, *overrun_parts(record.outcome)]
 
 
 def _question(record: Record, question: dict[str, object]) -> list[RenderableType]:

@@ -59,7 +59,9 @@ class Members:
         except BudgetExceeded as error:
             failure = f"{_who(route)}: {error}"
             if _local(error):
-                return Heard(Failed(route.member, route.target), failure=failure)
+                # Without a decision it is the limit of that role that ends the node, not its model.
+                ends = error if route.ask is Ask.DECIDE and _of_role(error) else None
+                return Heard(Failed(route.member, route.target), failure=failure, refusal=ends)
             return Heard(Exhausted(route.member, error.account, route.target), failure=failure, refusal=error)
         except (ModelError, Refused) as error:
             return Heard(Failed(route.member, route.target), failure=f"{_who(route)}: {error}")
@@ -224,5 +226,9 @@ def _who(route: Route) -> str:
 
 def _local(error: BudgetExceeded) -> bool:
     """Whether only this call can't be made: a pool for repairs or retries is empty, or the role's own limit is met."""
-    account = error.account.rsplit("/", 1)[-1]
-    return account in ("line:repair", "line:retry") or account.startswith("role:")
+    return error.account.rsplit("/", 1)[-1] in ("line:repair", "line:retry") or _of_role(error)
+
+
+def _of_role(error: BudgetExceeded) -> bool:
+    """Whether it is a role's own limit that is met."""
+    return error.account.rsplit("/", 1)[-1].startswith("role:")

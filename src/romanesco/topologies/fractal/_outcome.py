@@ -64,7 +64,7 @@ def _ending(minutes: Minutes, state: State) -> _Ending:
             return _Ending(Status.COMPLETED, StopReason.COMPLETED, "")
         case End.UNDECIDED:
             note = "The Decision Maker gave no usable decision: the answer is the best-backed proposal as it stands."
-            return _Ending(Status.PARTIAL, StopReason.MODEL, note)
+            return _Ending(Status.PARTIAL, spent if minutes.refusal else StopReason.MODEL, note)
         case End.WRAPPED_UP:
             note = f"Cut short: {minutes.refusal or state.account} The answer was written from what there was by then."
             return _Ending(Status.PARTIAL, spent, note)
