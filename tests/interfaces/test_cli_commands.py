@@ -45,6 +45,12 @@ def test_a_run_from_plan_to_export(romanesco: Commands, server: FakeServerProces
     seen = romanesco("show", "last")
     for part in ("answer", "decision", "proposals", "critiques", "ledger", "diversity", "costs", "about"):
         assert f"\n{part}\n" in seen.out, part
+    apart = romanesco("show", "last", "--section", "diversity").out.splitlines()
+    declared, observed = shown["plan"]["params"]["distance"], outcome["deliberation"]["diversity"]
+    assert apart[0] == f"declared distance {declared:.2f} between the nearest two, the least that is wanted is 0.4"
+    assert len(observed) == outcome["deliberation"]["rounds"]
+    for line, point in zip(apart[1:], observed, strict=False):
+        assert f"observed distance {point['distance']:.2f}" in line
     assert outcome["answer"].split()[0] in romanesco("show", "last", "--section", "answer").out
 
     again = romanesco("replay", "first", "--json")

@@ -146,7 +146,7 @@ def test_a_persona_survives_json(bias: dict[str, float]) -> None:
             {"id": "decision-maker"},
             "persona id is reserved; got 'decision-maker'; limit any slug but decision-maker, engine,"
             " evaluator,"
-            " proposer, runtime, user. Give the persona another id.",
+            " person, proposer, runtime, user. Give the persona another id.",
         ),
     ],
 )

@@ -158,6 +158,45 @@ async def test_br_037_time_adds_up_over_resumes(tmp_path: Path) -> None:
     assert third.spend.calls == second.spend.calls and third.spend.seconds == second.spend.seconds
 
 
+async def test_a_childs_time_counts_from_when_it_was_opened_over_resumes(tmp_path: Path) -> None:
+    store, clock, never, waits = MemoryStore(), Clock(), asyncio.Event(), asyncio.Event()
+
+    def model(*, last: str) -> ScriptedModel:
+        async def reply(_request: object) -> str:
+            if len(made.calls) == 2 and last == "killed":
+                waits.set()
+                await never.wait()
+            clock.now += 20.0
+            if last == "expires":
+                waits.set()
+                await never.wait()
+            return "ok"
+
+        made = ScriptedModel(reply)
+        return made
+
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        if scope.node == "/":
+            child = await scope.spawn("plain", Task("slow"), key="slow", budget=Budget(seconds=30.0))
+            return done(str(child.reason), child.status)
+        for number in range(3):
+            await say(scope, "go", f"step/{number}")
+        return done("in time")
+
+    first = await start(spec_of("plain"), parts_of(store, model(last="killed"), clock, Plain(solve)))
+    driving = asyncio.ensure_future(first.drive())
+    await waits.wait()  # 20 seconds of the child's 30 are over
+    driving.cancel()
+    await asyncio.wait([driving])
+    clock.now += 1000.0  # what passes between two sessions is nobody's
+    waits.clear()
+    second = await resume("r", parts_of(store, model(last="expires"), clock, Plain(solve)))
+    async with asyncio.timeout(60):  # with 30 new seconds the child would wait for ever
+        outcome = await finish(second)
+    assert waits.is_set() and clock.now == 1040.0
+    assert (outcome.status, outcome.answer) == (Status.EXPIRED, "deadline")
+
+
 async def test_waiting_for_a_person_is_outside_the_wall_time(tmp_path: Path) -> None:
     store, clock = MemoryStore(), Clock()
     parts = parts_of(store, ScriptedModel("!"), clock, Plain(asks_then_works))

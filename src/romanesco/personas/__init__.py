@@ -9,7 +9,7 @@ from romanesco.personas._diversity import (
     distance,
 )
 from romanesco.personas._library import builtin_personas, find_persona, load_personas
-from romanesco.personas._payload import Clip, Excerpt, Payloads, render_payload
+from romanesco.personas._payload import Clip, Excerpt, Payloads, marker, render_payload
 from romanesco.personas._persona import (
     AXES,
     EVALUATORS,
@@ -39,6 +39,7 @@ __all__ = [
     "distance",
     "find_persona",
     "load_personas",
+    "marker",
     "render_payload",
     "select_ensemble",
     "split",

@@ -29,7 +29,7 @@ GENERATORS = ("radical-speculator", "integrative-synthesizer", FRAME_CHALLENGER)
 EVALUATORS = ("structural-purist", "friction-engine")
 """Ids of the paper's two evaluators (``m = 2``)."""
 
-RESERVED_IDS = frozenset({"proposer", "evaluator", "decision-maker", "engine", "user", "runtime"})
+RESERVED_IDS = frozenset({"proposer", "evaluator", "decision-maker", "engine", "person", "user", "runtime"})
 """Names that mean something else where a persona's id may stand: in a model setting, as an entry's author."""
 
 NAME_CHARS = 60

@@ -25,10 +25,13 @@ FILLER = "x"
 BYTES_PER_TOKEN = 6
 """A text that is inserted into another prompt is clipped to this many UTF-8 bytes for each token of its cap. English
 has about 4.5 bytes a token."""
-RETOKENISED = 1.1
-"""A generated text may have this many times its tokens when it is read again in another prompt, ..."""
+RETOKENISED = 11, 10
+"""A generated text may have 11/10 of its tokens when the same model reads it again in another prompt, ..."""
 RETOKENISED_EXTRA = 4
 """... plus this many tokens for its two seams."""
+PIECE_WINDOW_BYTES = 3.5
+"""A window is taken to hold this many bytes of a member's text a token: English has about 4.5. Texts of many tokens and
+few bytes can overflow it, which costs the call; a bill never relies on it."""
 WINDOW_BYTES = 2
 """Where an endpoint does not count tokens, a window is taken to hold this many bytes of text a token: English has 4.5,
 Chinese 3, so it is on the safe side. A bill never relies on it; there one byte is one token."""
@@ -67,14 +70,40 @@ class CallBound:
     reask_usd: Decimal | None
 
 
-def piece(cap: int, *, exact: bool) -> int:
-    """Tokens at most of an inserted text that was generated under a cap.
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A text that is not written yet and will stand in a prompt.
 
-    Args:
-        cap: The output cap that it was generated under, in tokens.
-        exact: Whether tokens are counted exactly; if not, one token a byte is the bound.
+    Attributes:
+        size: UTF-8 bytes at most: what it is clipped to.
+        tokens: Tokens that its writer may generate in the call that it comes from, reasoning and slack included; None
+            for a text that is put together from many calls.
+        writer: Name of the model that writes it, or "" if there is not one.
     """
-    return math.ceil(cap * RETOKENISED) + RETOKENISED_EXTRA if exact else cap * BYTES_PER_TOKEN
+
+    size: int
+    tokens: int | None = None
+    writer: str = ""
+
+    def most(self, reader: str, *, exact: bool) -> int:
+        """Tokens at most that a model reads, whatever is written: one token a byte where nothing better is certain.
+
+        Args:
+            reader: Name of the model that reads it. Another model has another tokenizer.
+            exact: Whether the reader's endpoint counts tokens exactly.
+        """
+        return min(self.size, self._again()) if exact and self.writer == reader else self.size
+
+    def room(self, reader: str) -> int:
+        """Tokens that it is taken to fill of the reader's window: an estimate for texts of 3.5 bytes a token."""
+        by_size = math.ceil(self.size / PIECE_WINDOW_BYTES)
+        return min(by_size, self._again()) if self.writer == reader else by_size
+
+    def _again(self) -> int:
+        if self.tokens is None:
+            return self.size
+        times, of = RETOKENISED
+        return -(-self.tokens * times // of) + RETOKENISED_EXTRA
 
 
 def room(request: ModelRequest, count: TokenCount) -> int:
@@ -83,18 +112,17 @@ def room(request: ModelRequest, count: TokenCount) -> int:
     return prompt + request.max_output_tokens
 
 
-async def bound(desk: PlanningDesk, request: ModelRequest, pieces: Iterable[int], *, purpose: str) -> CallBound:
+async def bound(desk: PlanningDesk, request: ModelRequest, pieces: Sequence[Piece], *, purpose: str) -> CallBound:
     """The worst case of a request.
 
     Args:
         desk: Counts and knows prices.
         request: The request, with ``FILLER`` for each text that is not known yet.
-        pieces: The output cap, in tokens, that each of these texts is generated under.
+        pieces: These texts.
         purpose: Line of the bill.
     """
-    caps = tuple(pieces)
     count = await desk.count(request)
-    tokens_in = count.tokens + sum(piece(cap, exact=count.exact) for cap in caps)
+    tokens_in = count.tokens + sum(piece.most(request.model, exact=count.exact) for piece in pieces)
     reask_in = tokens_in + reask_overhead(request)  # bytes: at least as many as tokens
     return CallBound(
         purpose=purpose,
@@ -103,7 +131,7 @@ async def bound(desk: PlanningDesk, request: ModelRequest, pieces: Iterable[int]
         tokens_out=request.max_output_tokens,
         usd=_usd(desk, request.model, tokens_in, request.max_output_tokens),
         structured=request.output is not None,
-        needs=room(request, count) + sum(piece(cap, exact=True) for cap in caps),
+        needs=room(request, count) + sum(piece.room(request.model) for piece in pieces),
         reask_in=reask_in,
         reask_usd=_usd(desk, request.model, reask_in, request.max_output_tokens),
     )

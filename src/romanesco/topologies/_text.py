@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from romanesco.topologies._billing import BYTES_PER_TOKEN
 
@@ -10,6 +11,8 @@ CUT = " [cut]"
 """What stands where a text was clipped."""
 FENCE = '"""'
 """Delimiter of foreign text in compact prompts."""
+BETWEEN = " | "
+"""What stands between foreign texts in one fence."""
 # What a model takes for a tag: in any case, and with spaces where none belong.
 _TAG = re.compile(r"<(?=\s*+(?:/\s*+)?(?:source|proposal|challenge|critiques|ledger))", re.IGNORECASE)
 
@@ -21,7 +24,11 @@ def byte_cap(tokens: int) -> int:
 
 def clip(text: str, tokens: int) -> str:
     """The text, cut to ``byte_cap(tokens)`` with a visible marker; never inside a character."""
-    limit = byte_cap(tokens)
+    return clip_bytes(text, byte_cap(tokens))
+
+
+def clip_bytes(text: str, limit: int) -> str:
+    """The text, cut to so many UTF-8 bytes with a visible marker; never inside a character."""
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return data.decode("utf-8")
@@ -36,6 +43,18 @@ def one_line(text: str) -> str:
 def fenced(text: str, tokens: int) -> str:
     """Foreign text in a compact prompt: on one line, clipped, between fences that it can't close."""
     return f"{FENCE}{clip(_unfenced(one_line(text)), tokens)}{FENCE}"
+
+
+def fenced_list(texts: Sequence[str], limit: int) -> str:
+    """Foreign texts between one pair of fences, in at most so many bytes without these.
+
+    If they are too long together, each is cut to an equal share, so that none drives out another.
+    """
+    lines = [_unfenced(one_line(text)) for text in texts]
+    if sum(len(line.encode("utf-8", "replace")) for line in lines) + len(BETWEEN) * (len(lines) - 1) > limit:
+        share = (limit - len(BETWEEN) * (len(lines) - 1)) // len(lines)
+        lines = [clip_bytes(line, share) for line in lines]
+    return f"{FENCE}{clip_bytes(BETWEEN.join(lines), limit)}{FENCE}"
 
 
 def _unfenced(text: str) -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -66,9 +67,10 @@ def test_br_145_what_could_not_be_measured_is_unknown_from_there_on(bad: list[li
     assert [(one.value, one.gain, one.ratio) for one in points[1:]] == [(None, None, None)] * 2
 
 
-def test_a_round_in_which_everybody_failed_has_no_ratio() -> None:
-    points = curve([vectors(4), []], switch="first", threshold=0.65)
-    assert (points[1].gain, points[1].ratio) == (0.0, None)
+def test_a_round_in_which_everybody_failed_is_unknown_and_not_zero() -> None:
+    points = curve([vectors(4), [], vectors(4, seed=2)], switch="first", threshold=0.65)
+    assert (points[1].value, points[1].gain, points[1].ratio, points[1].distance) == (None, None, None, None)
+    assert points[2] == replace(curve([vectors(4), vectors(4, seed=2)], switch="first", threshold=0.65)[1], round=3)
 
 
 def test_silent_members_do_not_look_like_agreement() -> None:

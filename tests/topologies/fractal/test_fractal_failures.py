@@ -11,6 +11,7 @@ from romanesco.models import ModelRequest
 from romanesco.task import Status
 from tests.topologies.node_fakes import (
     Answer,
+    FakeDesk,
     apart,
     backing,
     broken,
@@ -192,3 +193,45 @@ async def test_an_empty_pool_costs_one_member_its_answer_and_no_more(account: st
     outcome, _ = await deliberate(script=failing("generate/1/radical-speculator", error=error))
     assert outcome.status is Status.COMPLETED
     assert kept(outcome).missing == ("radical-speculator",)
+
+
+@pytest.mark.parametrize("window", [2048, 32_768])
+async def test_without_a_frame_challenger_nobody_is_told_of_a_challenge_and_the_outcome_is_partial(window: int) -> None:
+    desk = FakeDesk(size_of_window=window, exactly=True, bytes_per_token=4)
+    outcome, scope = await deliberate(script=failing("generate/1/frame-challenger"), rounds=3, desk=desk)
+    later = [prompt(request) for key, request in scope.asked.items() if key.startswith("integrate/")]
+    assert len(later) == 6
+    assert not any("Read the challenge" in text or "answer the challenge" in text for text in later)
+    assert (outcome.status, outcome.reason) == (Status.PARTIAL, StopReason.MODEL)
+    assert outcome.answer == "answer of decide."
+    assert outcome.note.startswith("The Frame Challenger, who is mandatory, gave no proposal")
+    assert kept(outcome).missing == ("frame-challenger",)
+
+
+async def test_a_frame_challenger_that_fails_later_has_challenged() -> None:
+    outcome, scope = await deliberate(script=failing("integrate/2/frame-challenger"), rounds=3)
+    assert outcome.status is Status.COMPLETED and kept(outcome).missing == ()
+    assert "Read the challenge first" in prompt(scope.asked["integrate/3/radical-speculator"])
+
+
+async def test_every_reason_why_a_decision_is_partial_is_told() -> None:
+    def script(key: str, request: ModelRequest) -> Answer:
+        if key == "decide":
+            return {**talk(key, request), "answer": "cut"}  # type: ignore[dict-item]
+        return failing("generate/1/frame-challenger", "critique/")(key, request)
+
+    outcome, _ = await deliberate(script=script)
+    assert (outcome.status, outcome.reason) == (Status.PARTIAL, StopReason.LENGTH)
+    assert all(part in outcome.note for part in ("decision_tokens", "No evaluator gave", "The Frame Challenger, who"))
+
+
+@pytest.mark.parametrize("window", [2048, 32_768])
+async def test_a_wrap_up_reads_the_critiques_that_were_paid_for(window: int) -> None:
+    lost = "critique/P2.2/friction-engine"
+    desk = FakeDesk(size_of_window=window, exactly=True, bytes_per_token=4)
+    outcome, scope = await deliberate(refuse=lambda key: key in (lost, "decide"), rounds=2, desk=desk)
+    assert (outcome.status, outcome.reason) == (Status.PARTIAL, StopReason.BUDGET)
+    text = prompt(scope.asked["wrap-up"])
+    paid = kept(outcome).critiques
+    assert len(paid) == 21 and all(one.text[:30] in text for one in paid)
+    assert lost not in text

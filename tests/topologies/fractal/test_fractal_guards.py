@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import romanesco
-from romanesco import Outcome, ScriptedModel, Status, StopReason
+from romanesco import Budget, Outcome, ScriptedModel, Status, StopReason
 from romanesco.personas import FRAME_CHALLENGER, PersonaRole, builtin_personas
 from romanesco.testing import MemoryStore, NgramEmbedder
 from romanesco.topologies.fractal import Fractal
@@ -103,7 +103,25 @@ async def test_a_limit_of_the_decision_makers_own_is_why_there_is_no_decision(tm
 
 async def test_a_members_own_limit_is_not_why_the_run_ends(tmp_path: Path) -> None:
     config = config_in(tmp_path)
-    config.tables["limits"] = {FRAME_CHALLENGER: {"calls": 0}}
+    config.tables["limits"] = {"radical-speculator": {"calls": 0}}
     options: dict[str, Any] = {"model": ScriptedModel(auto=True), "config": config, "embedder": NgramEmbedder()}
     outcome = await romanesco.run("Sell the tool", store=MemoryStore(), params={"k": 3, "rounds": 2}, **options)
     assert outcome.status is Status.COMPLETED and outcome.dimension == ""
+
+
+async def test_what_critiques_a_run_paid_for_its_wrap_up_reads(tmp_path: Path) -> None:
+    model = ScriptedModel({"critique/*": {"critiques": ["CANARY is bad", "two is bad", "three is bad"]}}, auto=True)
+    outcome = await romanesco.run(
+        "Sell the tool",
+        model=model,
+        params={"k": 3, "rounds": 2, "tau_sat": 0, "eps": 0, "quorum": 1},
+        budget=Budget(calls=12),
+        store=MemoryStore(),
+        embedder=NgramEmbedder(),
+        config=config_in(tmp_path),
+    )
+    assert outcome.status is Status.PARTIAL and outcome.deliberation is not None
+    asked = [call.context.key for call in model.calls if call.context]
+    paid = sum(key.startswith("critique/") for key in asked)
+    assert 0 < paid < 6 and asked[-1] == "wrap-up"
+    assert model.prompts[-1].count("CANARY is bad") == paid

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -13,8 +14,8 @@ from romanesco.budget import Price
 from romanesco.errors import ConfigError, InputError, PlanRefused
 from romanesco.models import ModelRequest, TokenCount
 from romanesco.personas import builtin_personas
-from romanesco.task import Bill, Budget, Plan, Source, Task
-from romanesco.topologies._billing import excess, piece, without_pools
+from romanesco.task import Bill, Budget, Plan, Source, Status, Task
+from romanesco.topologies._billing import Piece, excess, without_pools
 from romanesco.topologies._text import byte_cap
 from romanesco.topologies.fractal import Fractal
 from romanesco.topologies.fractal._params import params_from_json, parse_params
@@ -63,7 +64,7 @@ async def test_at_k_5_every_prompt_fits_2048_tokens_with_a_usual_goal() -> None:
     assert (params.style, params.k) == ("compact", 5)
     assert (params.proposal_tokens, params.critique_tokens) == (90, 25)
     draft = await _Planner(Task("word " * 110), SMALL, parse_params({"k": 5})).draft(5)
-    assert all(call.tokens_in + call.tokens_out <= 2048 for call in draft.calls.each)
+    assert all(call.needs <= 2048 for call in draft.calls.each)
 
 
 @pytest.mark.parametrize(
@@ -232,6 +233,45 @@ async def test_sources_get_the_room_that_is_left() -> None:
     assert any("100% of the text reaches somebody" in reason for reason in whole.reasons)
 
 
+async def test_later_rounds_show_a_proposer_its_own_sources_as_far_as_the_window_permits() -> None:
+    book = Source("book.txt", "A sentence about the market. " * 2000)
+    small, scope = await deliberate(desk=SMALL, sources=(book,), tau_sat=0, k=3)
+    told = [one for one in scope.plan.reasons if one.startswith("Later rounds show each proposer its own part")]
+    assert len(told) == 1 and "the window has no room for more" in told[0] and small.status is Status.COMPLETED
+    again = scope.plan.params["again_chars"]
+    assert 80 <= again < scope.plan.params["payload_chars"]
+    for key, request in scope.asked.items():
+        notes = re.search(r'Notes:\n"""\n(.*?)\n"""', request.messages[1].content, re.DOTALL)
+        if key.startswith("integrate/"):
+            mine = scope.asked[f"generate/1/{key.split('/')[2]}"].messages[1].content
+            assert notes and len(notes[1]) <= again and notes[1].endswith(" characters left out]")
+            assert notes[1].rpartition("\n")[0] in mine
+            assert (await SMALL.count(request)).tokens + request.max_output_tokens <= 2048
+        assert bool(notes) is key.startswith(("generate/", "integrate/")), key  # nobody else sees a source
+
+    whole = await plan(sources=[Source("note.txt", "Short. " * 20)])
+    assert whole.params["again_chars"] == 140 + len("Source: note.txt\n") - 1
+    assert not any(one.startswith("Later rounds") for one in whole.reasons)
+
+
+async def test_sources_are_left_out_of_later_rounds_where_there_is_no_room_or_as_asked() -> None:
+    note = Source("note.txt", "A sentence about the market. " * 9)
+
+    class Desk(FakeDesk):  # one proposer's window is full in Integration; the others' are large
+        async def window(self, model: str) -> int | None:
+            return 2048 if model == "fake:small" else 128_000
+
+    desk = Desk(exactly=True, bytes_per_token=4, models={"radical-speculator": "fake:small"})
+    full = await plan(desk, sources=[note], proposal_tokens=265)
+    assert "Later rounds are without the sources: the window has no room for them." in full.reasons
+    assert (full.params["again_chars"], full.params["payload_chars"] > 0) == (0, True)
+    asked = await plan(sources=[note], reread=False)
+    assert "Later rounds are without the sources, as asked (reread)." in asked.reasons
+    assert asked.bill.tokens_in < (await plan(sources=[note])).bill.tokens_in
+    with pytest.raises(InputError, match="true or false"):
+        await plan(reread="no")
+
+
 async def test_no_room_for_sources_is_refused() -> None:
     with pytest.raises(PlanRefused, match="no room for the sources"):
         await plan(SMALL, goal="word " * 1500, sources=[Source("a.txt", "text " * 99)], k=3)
@@ -262,8 +302,13 @@ async def test_no_run_exceeds_its_bill(text: str, times: int, k: int, window: in
 
 
 def test_an_inserted_text_is_bounded_in_bytes_and_in_tokens() -> None:
-    assert piece(90, exact=False) == byte_cap(90) == 540
-    assert piece(100, exact=True) >= 110 + 4
+    text = Piece(byte_cap(90), 100, "fake:model")  # 90 tokens are shown, 10 more may be generated
+    assert text.most("fake:model", exact=True) == 110 + 4
+    assert text.most("fake:model", exact=False) == byte_cap(90) == 540
+    assert text.most("fake:other", exact=True) == 540  # another tokenizer may need a token a byte
+    assert Piece(540, 1090, "fake:model").most("fake:model", exact=True) == 540  # reasoning is not in the text
+    assert Piece(540).most("fake:model", exact=True) == 540
+    assert (text.room("fake:model"), text.room("fake:other")) == (114, 155)
 
 
 async def test_a_plan_is_data_both_ways() -> None:

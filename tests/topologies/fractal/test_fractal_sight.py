@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from romanesco.errors import ServerFault
 from romanesco.models import ModelRequest
 from romanesco.task import Source
 from tests.topologies.node_fakes import (
     Answer,
     backing,
     deliberate,
+    failing,
     kept,
     prompt,
     talk,
@@ -43,8 +45,10 @@ async def test_round_1_is_blind_and_no_one_sees_more_than_is_due() -> None:
             assert "CANARY" not in text
             assert sum(f"SOURCE-{n}" in text for n in range(4)) == 1
         elif kind == "integrate":
-            assert "CANARY(integrate" not in text and "CANARY(critique" not in text and "SOURCE" not in text
+            assert "CANARY(integrate" not in text and "CANARY(critique" not in text
             assert text.count("CANARY(generate") >= 4
+            own = prompt(scope.asked[f"generate/1/{rest[1]}"])
+            assert [f"SOURCE-{n}" in text for n in range(4)] == [f"SOURCE-{n}" in own for n in range(4)]
         elif kind == "critique":
             member = [one for one in scope.asked if one.startswith("integrate/")][int(rest[0][1]) - 1]
             assert f"CANARY({member})" in text and text.count("CANARY") in (1, 3)  # a challenge has three parts
@@ -127,6 +131,45 @@ async def test_evaluators_that_propose_do_not_weigh_their_own_critique() -> None
     assert len(own) == 6
     assert {one.evaluator for one in own} == {"structural-purist", "friction-engine"}
     decide = prompt(scope.asked["decide"])
+    assert decide.count('by="structural-purist">') == decide.count('by="friction-engine">') == 3
     assert not any(one.text in decide for one in own)
     assert all(one.text in decide for one in record.critiques if not one.own)
     assert scope.record_of("fractal.ensemble")[0]["separation"] == "not applicable"
+
+
+async def test_the_choice_is_not_held_against_its_critic_and_silence_backs_itself() -> None:
+    """The grounds of a dissent leave out what an evaluator said of its own proposal."""
+    votes = {"radical-speculator": "P1", "structural-purist": "P1"}
+
+    def script(key: str, request: ModelRequest) -> Answer:
+        if key.startswith(("integrate/2/friction-engine", "integrate/2/frame-challenger")):
+            return ServerFault("500")
+        answer = backing(votes)(key, request)
+        return {**answer, "chosen": purist[0]} if key == "decide" and isinstance(answer, dict) else answer
+
+    purist = ["P1.2"]
+    first, _ = await deliberate(script=script, evaluators_propose=True, rounds=2)
+    latest = {one.member: one.id for one in kept(first).proposals}
+    purist[0] = latest["structural-purist"]
+    outcome, _ = await deliberate(script=script, evaluators_propose=True, rounds=2)
+    record = kept(outcome)
+    assert record.decision is not None and record.decision.chosen == latest["structural-purist"]
+    own = {one.text for one in record.critiques if one.own and one.proposal == record.decision.chosen}
+    others = {one.text for one in record.critiques if not one.own and one.proposal == record.decision.chosen}
+    held = {one.member: one for one in record.dissent}
+    assert own and others and all(set(one.grounds) == others for one in held.values())
+    # Both failed in round 2 and named nobody: each stands by its own, the proposal of round 1.
+    for silent in ("friction-engine", "frame-challenger"):
+        assert held[silent].proposal == latest[silent] and latest[silent].endswith(".1")
+
+
+async def test_without_any_ballot_the_best_is_not_the_challenge() -> None:
+    outcome, scope = await deliberate(script=failing("decide"), k=3, rounds=1)
+    assert kept(outcome).personas[0] == "frame-challenger"  # it would be the first in order
+    assert kept(outcome).backing == {}
+    author = {one.id: one.member for one in kept(outcome).proposals}
+    decision = kept(outcome).decision
+    assert decision is not None and author[decision.chosen] == "integrative-synthesizer"
+    assert scope.offers[0][1] == outcome.answer
+    alone, _ = await deliberate(script=failing("decide", "generate/1/integ", "generate/1/rad"), k=3, rounds=1)
+    assert alone.answer.startswith("This fails")  # nobody else proposed

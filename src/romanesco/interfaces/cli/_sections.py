@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -167,7 +168,7 @@ def _ledger(record: Record) -> list[RenderableType]:
 
 
 def _diversity(record: Record) -> list[RenderableType]:
-    """A bar for each round; unknown is no bar and says so."""
+    """Declared distance, then a bar and the observed distance for each round; unknown is no bar and says so."""
     team = record.deliberation or Deliberation()
     most = max((point.value for point in team.diversity if point.value is not None), default=0.0)
     lines: list[RenderableType] = []
@@ -175,12 +176,22 @@ def _diversity(record: Record) -> list[RenderableType]:
         filled = round(_BAR * point.value / most) if point.value is not None and most > 0 else 0
         bar = "#" * filled + "." * (_BAR - filled)
         first = point.round == 1 and point.ratio is None
-        against = "" if first else f"  gain ratio {ratio(point.ratio)}, switch below {point.threshold:g}"
-        drawn = plain((bar, "cyan"), f"  {ratio(point.value)}", (against, "dim"))
+        told = [f"observed distance {ratio(point.distance)}"]
+        told += [] if first else [f"gain ratio {ratio(point.ratio)}", f"switch below {point.threshold:g}"]
+        drawn = plain((bar, "cyan"), f"  {ratio(point.value)}", (f"  {', '.join(told)}", "dim"))
         lines.append(Labelled(f"round {point.round}  ", drawn, style=""))
+    if lines:
+        lines.insert(0, _declared(record.plan.params))
     if team.stop:
         lines.append(plain((f"the divergent mode ended by: {team.stop}", "dim")))
     return lines
+
+
+def _declared(params: dict[str, Any]) -> Text:
+    """The least distance of two proposers by the biases that they state; what was observed stands in each round."""
+    delta = params.get("delta")
+    wanted = "" if delta is None else f", the least that is wanted is {delta:g}"
+    return plain((f"declared distance {ratio(params.get('distance'))} between the nearest two{wanted}", "dim"))
 
 
 def _costs(record: Record) -> list[RenderableType]:

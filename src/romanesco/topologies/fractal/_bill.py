@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from romanesco.models._types import ModelRequest
-from romanesco.personas import FRAME_CHALLENGER, Persona
+from romanesco.personas import FRAME_CHALLENGER
 from romanesco.task import Bill
-from romanesco.topologies._billing import FILLER, CallBound, bound, make_bill
+from romanesco.topologies._billing import FILLER, CallBound, Piece, bound, make_bill
+from romanesco.topologies._text import byte_cap
 from romanesco.topologies.fractal import _defaults as d
-from romanesco.topologies.fractal._prompts import MatrixRow, Shown, label
+from romanesco.topologies.fractal._prompts import Group, MatrixRow, Shown, critique_bytes, label
 from romanesco.topologies.fractal._requests import CRITIQUE, DECISION, PROPOSAL, WRAP_UP, Requests
 from romanesco.topologies.fractal._state import DECISION_MAKER
 
@@ -53,19 +53,20 @@ class NodeCalls:
         )
 
 
-async def node_calls(requests: Requests, desk: PlanningDesk, payloads: Mapping[str, str]) -> NodeCalls:
+async def node_calls(
+    requests: Requests, desk: PlanningDesk, payloads: Mapping[str, str], again: Mapping[str, str]
+) -> NodeCalls:
     """Bound every call of a node.
 
     Args:
         requests: Builds the requests, with the parameters of the plan.
         desk: Counts tokens, knows models and prices.
-        payloads: The members' payloads as they will be sent, by persona id.
+        payloads: The members' payloads as they will be sent in round 1, by persona id.
+        again: What of them is sent again in each later round, by persona id.
     """
     params = requests.params
-    caps = params.caps
     team = params.team
-    seats = range(1, len(team) + 1)
-    shown = [Shown(label(f"P{seat}.{params.rounds}", requests.form), FILLER) for seat in seats]
+    texts = Texts.of(requests, desk)
     generation = [
         await bound(
             desk,
@@ -75,36 +76,65 @@ async def node_calls(requests: Requests, desk: PlanningDesk, payloads: Mapping[s
         )
         for persona in team
     ]
-    integration = [
-        await bound(
-            desk,
-            _integration(requests, desk.model(persona.id), team, shown, seat),
-            [caps.proposal] * len(team),
-            purpose=PROPOSAL,
-        )
-        for seat, persona in enumerate(team)
-    ]
+    integration = [await integration_bound(requests, desk, seat, again) for seat in range(len(team))]
+    # Whose proposal is the dearest to read goes by the reader: each evaluator is bounded on all of them.
     critique = [
-        await bound(desk, requests.critique(desk.model(judge.id), judge, shown[0]), [caps.proposal], purpose=CRITIQUE)
+        max(
+            [
+                await bound(desk, requests.critique(desk.model(judge.id), judge, one), [text], purpose=CRITIQUE)
+                for one, text in zip(_shown(requests), texts.proposals, strict=True)
+            ],
+            key=lambda call: (call.tokens_in, call.needs),
+        )
         for judge in params.judges
     ]
     decider = desk.model(DECISION_MAKER)
-    matrix = [MatrixRow(one.id, FILLER, ((FILLER,) * d.CRITIQUES,) * len(params.judges), 9) for one in shown]
-    pieces = [caps.proposal] * len(team) + [caps.critiques] * len(team) * len(params.judges)
-    if params.style == "full":
-        pieces.append(caps.decision)  # the ledger
-    decision = await bound(desk, requests.decision(decider, matrix, [FILLER]), pieces, purpose=DECISION)
-    wrap_up = await bound(desk, requests.wrap_up(decider, shown), [caps.proposal] * len(team), purpose=WRAP_UP)
+    groups = tuple(Group(judge.id, (FILLER,) * d.CRITIQUES) for judge in params.judges)
+    matrix = [MatrixRow(one.id, FILLER, groups, d.K_MAX) for one in _shown(requests)]
+    pieces = [*texts.proposals, *texts.critiques * len(team)]
+    ledger = [Piece(byte_cap(params.caps.decision))] if params.style == "full" else []
+    decision = await bound(desk, requests.decision(decider, matrix, [FILLER]), [*pieces, *ledger], purpose=DECISION)
+    wrap_up = await bound(desk, requests.wrap_up(decider, matrix), pieces, purpose=WRAP_UP)
     return NodeCalls(tuple(generation), tuple(integration), tuple(critique), decision, wrap_up)
 
 
-def _integration(
-    requests: Requests, model: str, team: Sequence[Persona], shown: Sequence[Shown], seat: int
-) -> ModelRequest:
-    challenger = next((i for i, persona in enumerate(team) if persona.id == FRAME_CHALLENGER), None)
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What members will write, as it will stand in others' prompts: each proposer's, and each evaluator's critiques."""
+
+    proposals: tuple[Piece, ...]
+    critiques: tuple[Piece, ...]
+
+    @classmethod
+    def of(cls, requests: Requests, desk: PlanningDesk) -> Texts:
+        """By the caps that the calls have, and not only those that their writers are told."""
+        params, caps, compact = requests.params, requests.params.caps, requests.form.compact
+        proposal, critique = caps.proposal + params.reasoning_tokens, requests.critiques_cap + params.reasoning_tokens
+        size = critique_bytes(caps, compact=compact)
+        return cls(
+            tuple(Piece(byte_cap(caps.proposal), proposal, desk.model(persona.id)) for persona in params.team),
+            tuple(Piece(size, critique, desk.model(judge.id)) for judge in params.judges),
+        )
+
+
+async def integration_bound(requests: Requests, desk: PlanningDesk, seat: int, again: Mapping[str, str]) -> CallBound:
+    """The worst case of a later round of one member."""
+    team, shown = requests.params.team, _shown(requests)
+    persona = team[seat]
+    challenger = next((i for i, one in enumerate(team) if one.id == FRAME_CHALLENGER), None)
     challenge = shown[challenger] if challenger is not None and challenger != seat else None
     others = [one for i, one in enumerate(shown) if i not in (seat, challenger)]
-    return requests.integration(model, team[seat], shown[seat], challenge, others, requests.params.rounds)
+    payload = again.get(persona.id, "")
+    request = requests.integration(
+        desk.model(persona.id), persona, shown[seat], challenge, others, requests.params.rounds, payload
+    )
+    return await bound(desk, request, Texts.of(requests, desk).proposals, purpose=PROPOSAL)
+
+
+def _shown(requests: Requests) -> list[Shown]:
+    params = requests.params
+    ids = [f"P{seat}.{params.rounds}" for seat in range(1, len(params.team) + 1)]
+    return [Shown(label(one, requests.form), FILLER) for one in ids]
 
 
 def bill(calls: NodeCalls, rounds: int) -> Bill:

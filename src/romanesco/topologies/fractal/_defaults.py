@@ -54,5 +54,14 @@ CRITIQUE_SLACK = 30
 """Tokens that a compact critique call may generate beyond its three critiques: for the JSON around them, and because a
 very small model may spell a text in more tokens than English needs. Without it about one call in eight was cut."""
 
+COMPACT_CRITIQUE_BYTES = 4
+"""A compact matrix shows an evaluator's three critiques in this many UTF-8 bytes for each token of their cap, 300 by
+default: so k = 5 fits 2,048 tokens, and three critiques as long as asked for (12 words each) need about 225."""
+
+EVIDENCE = 4
+"""Pieces of evidence that a proposal with sources is asked for at most."""
+ABSORBED, DECISION_ENTRIES = 2, 4
+"""Absorbed parts and ledger entries that a decision in the full style is asked for at most."""
+
 CAPS = {"compact": (90, 25, 220), "medium": (300, 60, 800), "full": (500, 100, 1200)}
 """Output caps in tokens: (a proposal, one critique, the decision). ``full`` is near the paper's worked table."""

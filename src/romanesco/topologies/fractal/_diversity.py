@@ -6,8 +6,10 @@ neither the mean pairwise distance nor ``log det K_r`` of the paper's reading do
 
 Cases, all tested:
 
+- a round in which nobody proposed: its value and gain are None, because nothing was measured; the rounds after it are
+  measured on what there is;
 - one proposal: ``Div = log 2``; all ``n`` identical: ``Div = log(1 + n)``;
-- a round without a measurable proposal, a text that the embedder could not embed, a vector without length or with
+- a text that the embedder could not embed, a vector without length or with
   a NaN: the round's value is None (*unknown*), and so is every ratio that needs it. Unknown is never "saturated";
 - some members missing in a round: gains are compared *per proposal*, so that silence does not look like agreement.
   With nobody missing this is the plain ratio of gains.
@@ -80,11 +82,15 @@ def curve(rounds: Sequence[Round], *, switch: str, threshold: float) -> tuple[Di
             shares.append(None)
             points.append(DiversityPoint(number, None, None, None, threshold, None))
             continue
+        if not vectors:  # nobody proposed: 0 would say that nothing new was said
+            shares.append(None)
+            points.append(DiversityPoint(number, None, None, None, threshold, None))
+            continue
         seen.extend(vectors)
         value = log_det(seen)
         gain = value - before
         before = value
-        shares.append(gain / len(vectors) if vectors else None)
+        shares.append(gain / len(vectors))
         ratio = _ratio(shares, switch)
         points.append(DiversityPoint(number, value, gain, ratio, threshold, mean_distance(vectors)))
     return tuple(points)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal._decision import decision_entries, read_decision
 from romanesco.topologies.fractal._ledger import evidence_entries, headline
 from romanesco.topologies.fractal._minutes import Heard, Minutes, best, matrix, seats
-from romanesco.topologies.fractal._prompts import Shown, challenge_text, label
+from romanesco.topologies.fractal._prompts import MatrixRow, Shown, challenge_text, label
 from romanesco.topologies.fractal._requests import CRITIQUE, DECISION, PROPOSAL, WRAP_UP, Requests
 from romanesco.topologies.fractal._state import (
     DECISION_MAKER,
@@ -43,6 +43,7 @@ class Members:
         scope: The node's scope.
         requests: Builds the requests.
         payloads: Each proposer's own excerpts, by persona id.
+        again: What of them it sees again in later rounds, by persona id.
         minutes: What the node has so far; only read here.
     """
 
@@ -50,6 +51,7 @@ class Members:
     scope: Scope
     requests: Requests
     payloads: Mapping[str, str]
+    again: Mapping[str, str]
     minutes: Minutes
 
     async def ask(self, route: Route, state: State) -> Heard:
@@ -96,7 +98,9 @@ class Members:
         if challenger and challenger != persona.id:
             challenge = self._shown(state.latest[challenger])
         others = [self._shown(state.latest[member]) for member in state.alive if member not in (persona.id, challenger)]
-        request = self.requests.integration(self.scope.model(persona.id), persona, own, challenge, others, round)
+        payload = self.again.get(persona.id, "")
+        model = self.scope.model(persona.id)
+        request = self.requests.integration(model, persona, own, challenge, others, round, payload)
         found = await self._structured(request, f"integrate/{round}/{persona.id}", persona.id, PROPOSAL)
         backs = self._named(state).get(str(found.value["backs"]))
         return self._from_value(persona, round, found, backs)
@@ -171,9 +175,8 @@ class Members:
 
     async def _decide(self, round: int, state: State) -> Heard:
         form, rows = self.requests.form, matrix(self.minutes, state)
-        labelled = [replace(row, id=label(row.id, form)) for row in rows]
         entries = [f"{entry.kind}: {entry.text}" for entry in self.minutes.ledger]
-        request = self.requests.decision(self.scope.model(DECISION_MAKER), labelled, entries)
+        request = self.requests.decision(self.scope.model(DECISION_MAKER), self._labelled(rows), entries)
         found = await self._structured(request, "decide", DECISION_MAKER, DECISION)
         compact, value = form.compact, dict(found.value)
         if compact:
@@ -188,8 +191,8 @@ class Members:
         return Heard(Decided(), decision=decision, entries=tuple(told), model=model, truncated=cut)
 
     async def _wrap_up(self, state: State) -> Heard:
-        shown = [self._shown(state.latest[member]) for member in state.alive]
-        request = self.requests.wrap_up(self.scope.model(DECISION_MAKER), shown)
+        rows = self._labelled(matrix(self.minutes, state))
+        request = self.requests.wrap_up(self.scope.model(DECISION_MAKER), rows)
         reply = await self.scope.call(request, key="wrap-up", role=DECISION_MAKER, purpose=WRAP_UP)
         model = reply.model or request.model
         if not reply.text.strip():
@@ -198,6 +201,9 @@ class Members:
         decision = Decision(best(state), reply.text.strip(), by="wrap-up", model=model)
         cut = reply.finish is FinishReason.LENGTH
         return Heard(Decided(), decision=decision, model=model, truncated=cut)
+
+    def _labelled(self, rows: Sequence[MatrixRow]) -> list[MatrixRow]:
+        return [replace(row, id=label(row.id, self.requests.form)) for row in rows]
 
     def _shown(self, proposal: str) -> Shown:
         return Shown(label(proposal, self.requests.form), self.minutes.proposals[proposal].text)

@@ -18,9 +18,12 @@ from romanesco.task import (
 )
 from romanesco.topologies.fractal._ledger import fresh, gain
 from romanesco.topologies.fractal._params import Params
-from romanesco.topologies.fractal._prompts import MatrixRow
+from romanesco.topologies.fractal._prompts import Group, MatrixRow
 from romanesco.topologies.fractal._state import DECISION_MAKER, Event, State
 from romanesco.topologies.fractal._stopping import leader, tally
+
+PERSON = "person"
+"""Author of the ledger entries that a person's answers make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,10 @@ class Minutes:
             self.failures.append(heard.failure)
         self.refusal = self.refusal or heard.refusal
 
+    def answered(self, question: str, answer: str, round: int) -> None:
+        """Write down what a person answered: a fact, because the person who set the goal says so."""
+        self.ledger.append(LedgerEntry("fact", f"{question} {answer}".strip(), PERSON, round, (question,)))
+
     def of_round(self, round: int) -> list[Proposal]:
         """The proposals of one round."""
         return [proposal for proposal in self.proposals.values() if proposal.round == round]
@@ -121,7 +128,7 @@ def matrix(minutes: Minutes, state: State) -> list[MatrixRow]:
         proposal = state.latest[member]
         weighed = [one for one in minutes.critiques if one.proposal == proposal and not one.own]
         groups = tuple(
-            tuple(one.text for one in weighed if one.evaluator == evaluator)
+            Group(evaluator, tuple(one.text for one in weighed if one.evaluator == evaluator))
             for evaluator in state.evaluators
             if any(one.evaluator == evaluator for one in weighed)
         )

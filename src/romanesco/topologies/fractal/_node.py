@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import to_json
-from romanesco.errors import BudgetExceeded, EmbeddingFailed
+from romanesco.errors import BudgetExceeded, EmbeddingFailed, IllegalEvent
 from romanesco.task import Outcome, Task
 from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal._automaton import step
@@ -20,25 +20,34 @@ from romanesco.topologies.fractal._params import params_from_json
 from romanesco.topologies.fractal._requests import Requests
 from romanesco.topologies.fractal._state import (
     Action,
+    Answered,
     Ask,
     Event,
     Exhausted,
     Measure,
     Measured,
+    Missing,
+    Query,
     Route,
     Started,
     State,
     Switch,
 )
 from romanesco.topologies.fractal._stopping import needed
-from romanesco.topologies.fractal._team import deal
+from romanesco.topologies.fractal._team import deal, shown_again
 
 if TYPE_CHECKING:
     from romanesco.runtime import Scope
 
 
-async def deliberate(task: Task, scope: Scope) -> Outcome:
-    """Run one node to its end."""
+async def deliberate(task: Task, scope: Scope, *, question: str = "") -> Outcome:
+    """Run one node to its end.
+
+    Args:
+        task: The task.
+        scope: The node's scope.
+        question: What a person is asked before the first round, "" for nothing.
+    """
     params = params_from_json(scope.plan.params)
     requests = Requests(task.goal, params, tuple(source.name for source in task.sources))
     payloads = deal(params, task.sources, params.payload_chars) if params.payload_chars else {}
@@ -47,9 +56,10 @@ async def deliberate(task: Task, scope: Scope) -> Outcome:
         proposers=tuple(persona.id for persona in params.team),
         evaluators=tuple(persona.id for persona in params.judges),
         stop=params.stop,
+        queries=1 if question else 0,
     )
-    members = Members(task, scope, requests, payloads, minutes)
-    return await Node(scope, members, minutes, state).run()
+    members = Members(task, scope, requests, payloads, shown_again(payloads, params.again_chars), minutes)
+    return await Node(scope, members, minutes, state).run(Missing(question) if question else Started())
 
 
 @dataclass(slots=True)
@@ -61,11 +71,21 @@ class Node:
     minutes: Minutes
     state: State
 
-    async def run(self) -> Outcome:
-        """Drive the automaton from its start to its end."""
+    async def run(self, first: Event) -> Outcome:
+        """Drive the automaton from its first event to its end.
+
+        Raises:
+            IllegalEvent: Nothing is left to do and the node has not ended: it would wait for ever.
+        """
         await self._record_ensemble()
-        actions = self._feed([Started()])
+        actions = self._feed([first])
         while self.state.end is None:
+            if not actions:
+                raise IllegalEvent(
+                    f"The node waits in phase '{self.state.phase}' for answers that nobody was asked for",
+                    value=", ".join(f"{who} {what}".strip() for who, what in self.state.pending) or "nothing",
+                    limit="an action after each batch of events, until the node has ended",
+                )
             actions = await self._perform(actions)
         await self._record_end()
         ended = outcome(self.minutes, self.state, self.scope.plan)
@@ -91,6 +111,8 @@ class Node:
                 await self._record("switched", to_json(action.verdict), key="switched")
             elif isinstance(action, Measure):
                 events.append(await self._measure(action.round))
+            elif isinstance(action, Query):
+                events.append(await self._query(action.question))
         heard = await self._ask_all(routes)
         for route, one in zip(routes, heard, strict=True):
             self.minutes.note(route.member, one, route.round)
@@ -109,6 +131,13 @@ class Node:
 
             raise first_error(errors) from errors
         return [task.result() for task in tasks]
+
+    async def _query(self, question: str) -> Event:
+        """Ask a person and wait, durably; the answer enters the ledger with who gave it."""
+        # By the questions that are left, so that a resumed run finds the answer to this one and not to another.
+        answer = await self.scope.ask(question, key=f"query/{self.state.queries}")
+        self.minutes.answered(question, answer, self.state.round)
+        return Answered()
 
     async def _measure(self, round: int) -> Event:
         """Embed what has no vector yet, and compute diversity and ledger gain of the round."""

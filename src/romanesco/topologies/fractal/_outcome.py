@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from romanesco.errors import StopReason
+from romanesco.personas import FRAME_CHALLENGER
 from romanesco.task import Decision, Outcome, Plan, Status
 from romanesco.topologies.fractal._minutes import Minutes, best, deliberation
 from romanesco.topologies.fractal._state import End, State
@@ -51,17 +52,10 @@ def _by_engine(minutes: Minutes, state: State) -> Decision | None:
 
 
 def _ending(minutes: Minutes, state: State) -> _Ending:
-    cap = minutes.params.decision_tokens
     spent = minutes.refusal.reason if minutes.refusal else StopReason.BUDGET
     match state.end:
-        case End.DECIDED if minutes.truncated:
-            note = f"The answer was cut at the output cap of {cap} tokens; raise it with decision_tokens."
-            return _Ending(Status.PARTIAL, StopReason.LENGTH, note)
-        case End.DECIDED if not minutes.critiques:
-            note = "No evaluator gave a critique: the decision was made on the proposals alone."
-            return _Ending(Status.PARTIAL, StopReason.MODEL, note)
         case End.DECIDED:
-            return _Ending(Status.COMPLETED, StopReason.COMPLETED, "")
+            return _decided(minutes, state)
         case End.UNDECIDED:
             note = "The Decision Maker gave no usable decision: the answer is the best-backed proposal as it stands."
             return _Ending(Status.PARTIAL, spent if minutes.refusal else StopReason.MODEL, note)
@@ -75,6 +69,22 @@ def _ending(minutes: Minutes, state: State) -> _Ending:
             return _Ending(Status.FAILED, spent, f"Cut short before there was a proposal: {minutes.refusal or ''}")
         case _:
             return _Ending(Status.FAILED, StopReason.MODEL, "No member gave a proposal.")
+
+
+def _decided(minutes: Minutes, state: State) -> _Ending:
+    """A decision that was cut, or made without a role that the method can't do without, is partial."""
+    cap = minutes.params.decision_tokens
+    reason, notes = StopReason.COMPLETED, []
+    if minutes.truncated:
+        reason = StopReason.LENGTH
+        notes.append(f"The answer was cut at the output cap of {cap} tokens; raise it with decision_tokens.")
+    if not minutes.critiques:
+        notes.append("No evaluator gave a critique: the decision was made on the proposals alone.")
+    if FRAME_CHALLENGER not in state.latest:
+        notes.append("The Frame Challenger, who is mandatory, gave no proposal: nobody challenged the goal's frame.")
+    if not notes:
+        return _Ending(Status.COMPLETED, reason, "")
+    return _Ending(Status.PARTIAL, StopReason.MODEL if reason is StopReason.COMPLETED else reason, " ".join(notes))
 
 
 def _failures(minutes: Minutes) -> str:

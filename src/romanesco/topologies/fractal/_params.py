@@ -43,6 +43,7 @@ class Params:
         delta: Least bias distance of an admissible ensemble.
         on_inadmissible: ``go-on`` or ``stop`` if no ensemble reaches ``delta``.
         evaluators_propose: Whether the two evaluators are among the ``k`` proposers.
+        reread: Whether each proposer sees its own part of the sources again in every later round.
         members: Persona ids that must be among the proposers.
         personas: Path of a persona file, or "".
         style: ``compact`` or ``full`` prompts; "" until the plan chose by the window.
@@ -58,6 +59,7 @@ class Params:
         judges: Set by the plan: the evaluators, in their order.
         distance: Set by the plan: least bias distance among the proposers, or None if unknown.
         payload_chars: Set by the plan: payload of one member at most, in characters.
+        again_chars: Set by the plan: how much of it the member sees again in later rounds, in characters.
     """
 
     k: int = d.K
@@ -70,6 +72,7 @@ class Params:
     delta: float = d.DELTA
     on_inadmissible: str = "go-on"
     evaluators_propose: bool = False
+    reread: bool = True
     members: tuple[str, ...] = ()
     personas: str = ""
     style: str = ""
@@ -85,6 +88,7 @@ class Params:
     judges: tuple[Persona, ...] = ()
     distance: float | None = None
     payload_chars: int = 0
+    again_chars: int = 0
 
     @property
     def caps(self) -> Caps:
@@ -113,7 +117,7 @@ def params_from_json(data: Mapping[str, Any]) -> Params:
     return from_json(Params, dict(data))
 
 
-PLANNED = frozenset({"team", "judges", "distance", "payload_chars"})
+PLANNED = frozenset({"team", "judges", "distance", "payload_chars", "again_chars"})
 """Fields that only the plan sets."""
 
 _RANGES: dict[str, tuple[float, float]] = {
@@ -170,7 +174,7 @@ def _checked(name: str, value: object) -> Any:
         if value not in _CHOICES[name]:
             raise _wrong(name, value, " or ".join(_CHOICES[name]))
         return value
-    if name == "evaluators_propose":
+    if name in ("evaluators_propose", "reread"):
         if not isinstance(value, bool):
             raise _wrong(name, value, "true or false")
         return value

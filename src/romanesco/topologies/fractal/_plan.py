@@ -12,17 +12,16 @@ from romanesco.personas import Persona, builtin_personas, load_personas
 from romanesco.task import Bill, Plan, Task
 from romanesco.topologies._billing import FILLER, CallBound, excess, room, shown, without_pools
 from romanesco.topologies.fractal import _defaults as d
-from romanesco.topologies.fractal._bill import NodeCalls, bill, node_calls
+from romanesco.topologies.fractal._bill import NodeCalls, bill, integration_bound, node_calls
 from romanesco.topologies.fractal._params import Params, parse_params
 from romanesco.topologies.fractal._requests import Requests
 from romanesco.topologies.fractal._state import DECISION_MAKER
-from romanesco.topologies.fractal._team import best_team, coverage, deal, styled
+from romanesco.topologies.fractal._team import SHORTEST_PAYLOAD, best_team, coverage, deal, shown_again, styled
 
 if TYPE_CHECKING:
     from romanesco.runtime import PlanningDesk
 
 NAME = "fractal"
-_SHORTEST_PAYLOAD = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +139,15 @@ class _Planner:
         params, why = styled(params, windows)
         requests = Requests(self.task.goal, params, tuple(source.name for source in self.task.sources))
         params, payloads, told = await self._payloads(params, requests, windows)
-        calls = await node_calls(replace(requests, params=params), self.desk, payloads)
+        params, again, left_out = await self._again(params, replace(requests, params=params), payloads, windows)
+        calls = await node_calls(replace(requests, params=params), self.desk, payloads, again)
         unknown = [
             f"The window of {model} is unknown; planned for {d.UNKNOWN_WINDOW:,} tokens."
             for model, window in windows.items()
             if window is None
         ]
         known = {model: d.UNKNOWN_WINDOW if window is None else window for model, window in windows.items()}
-        return Draft(params, calls, known, (*reasons, why, *unknown, *told))
+        return Draft(params, calls, known, (*reasons, why, *unknown, *told, *left_out))
 
     async def drafts(self, sizes: Sequence[int]) -> list[Draft]:
         """A node of each size, largest first, as far as the required personas find a seat."""
@@ -196,7 +196,7 @@ class _Planner:
         if not any(source.text.strip() for source in sources):
             return params, {}, []
         chars = sum(len(source.text) for source in sources) + 200 * len(sources)
-        while chars >= _SHORTEST_PAYLOAD:
+        while chars >= SHORTEST_PAYLOAD:
             payloads = deal(params, sources, chars)
             worst = min([await self._share_that_fits(requests, one, payloads[one.id], windows) for one in params.team])
             if worst >= 1.0:
@@ -222,6 +222,41 @@ class _Planner:
         bare = requests.generation(request.model, persona, FILLER)
         fixed = room(bare, await self.desk.count(bare))
         return max(0, window - fixed) / max(1, needs - fixed)
+
+    async def _again(
+        self,
+        params: Params,
+        requests: Requests,
+        payloads: Mapping[str, str],
+        windows: Mapping[str, int | None],
+    ) -> tuple[Params, dict[str, str], list[str]]:
+        """How much of its own payload each proposer sees again in later rounds: what the window leaves room for."""
+        longest = max((len(text) for text in payloads.values()), default=0)
+        if not longest or params.rounds == 1:
+            return params, {}, []
+        if not params.reread:
+            return params, {}, ["Later rounds are without the sources, as asked (reread)."]
+        chars = longest
+        while chars >= SHORTEST_PAYLOAD:
+            again = shown_again(payloads, chars)
+            share = min([await self._share_again(requests, seat, again, windows) for seat in range(len(params.team))])
+            if share >= 1.0:
+                told = f"Later rounds show each proposer its own part of the sources again, {min(chars, longest):,} of "
+                told += f"at most {longest:,} characters: the window has no room for more."
+                return replace(params, again_chars=chars), again, [told] if chars < longest else []
+            chars = int(min(chars - 1, chars * share * 0.97))
+        return params, {}, ["Later rounds are without the sources: the window has no room for them."]
+
+    async def _share_again(
+        self, requests: Requests, seat: int, again: Mapping[str, str], windows: Mapping[str, int | None]
+    ) -> float:
+        """Which part of what is shown again fits beside the rest of a member's later prompt, 0 to 1."""
+        call = await integration_bound(requests, self.desk, seat, again)
+        window = windows[call.model] or d.UNKNOWN_WINDOW
+        if call.needs <= window:
+            return 1.0
+        bare = await integration_bound(requests, self.desk, seat, {})
+        return max(0, window - bare.needs) / max(1, call.needs - bare.needs)
 
     async def too_large(self, draft: Draft) -> PlanRefused:
         """The refusal for a window that is too small, with what would fit."""

@@ -15,12 +15,24 @@ from dataclasses import dataclass
 
 from romanesco.models._types import Message
 from romanesco.personas import Persona
-from romanesco.topologies._text import disarmed, fenced, one_line, tagged, wrap
+from romanesco.topologies._text import byte_cap, disarmed, fenced, fenced_list, one_line, tagged, wrap
 from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal import _wording as w
 from romanesco.topologies.fractal._params import Caps
+from romanesco.topologies.fractal._schemas import (
+    CHALLENGE_JSON,
+    COMPACT_DECISION_JSON,
+    CRITIQUES_JSON,
+    DECISION_JSON,
+    EVIDENCE_JSON,
+    INTEGRATION_JSON,
+    STANCE_JSON,
+)
 
 Messages = tuple[Message, ...]
+
+_WORDS_PER_TOKEN = 0.6
+"""English takes 1.1 to 1.6 tokens a word, by tokenizer and text: so many words a token leave some room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +57,20 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """The critiques of one proposal by one evaluator, who is named by its persona's id."""
+
+    evaluator: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MatrixRow:
     """A proposal as the Decision Maker sees it: with the critiques of each evaluator that answered."""
 
     id: str
     text: str
-    critiques: tuple[tuple[str, ...], ...] = ()
+    critiques: tuple[Group, ...] = ()
     backers: int = 0
 
 
@@ -70,16 +90,17 @@ def render_generation(persona: Persona, goal: str, payload: str, form: Form, *, 
     if form.compact:
         ask = w.COMPACT_GENERATION.format(words=_words(form.caps.proposal))
         return _compact(persona, [f"Goal: {goal}", _notes(payload), ask])
-    rules = w.GENERATION_CITED if cite else w.GENERATION
-    return _full(persona, w.GENERATOR, [_goal(goal), _sources(payload), rules, _limit(form.caps.proposal)])
+    rules = w.GENERATION_CITED.format(count=d.EVIDENCE) if cite else w.GENERATION
+    cap = form.caps.proposal - (EVIDENCE_JSON if cite else 0)
+    return _full(persona, w.GENERATOR, [_goal(goal), _sources(payload), rules, _limit(cap)])
 
 
 def render_blind_challenge(persona: Persona, goal: str, payload: str, form: Form) -> Messages:
     """Round 1, blind: the Frame Challenger's three parts (Def. 11)."""
     if form.compact:
-        ask = w.COMPACT_CHALLENGE.format(words=_words((form.caps.proposal - 28) // 3))
+        ask = w.COMPACT_CHALLENGE.format(words=_words((form.caps.proposal - CHALLENGE_JSON) // 3))
         return _compact(persona, [f"Goal: {goal}", _notes(payload), ask])
-    rules = [w.CHALLENGE, _limit(form.caps.proposal)]
+    rules = [w.CHALLENGE, _limit(form.caps.proposal - CHALLENGE_JSON)]
     return _full(persona, w.CHALLENGER, [_goal(goal), _sources(payload), *rules])
 
 
@@ -93,6 +114,7 @@ def render_integration(
     *,
     round: int,
     rounds: int,
+    payload: str = "",
 ) -> Messages:
     """Round 2 and later: answer the challenge, improve the own proposal, name the proposal that is backed.
 
@@ -105,22 +127,25 @@ def render_integration(
         form: Style and caps.
         round: This round.
         rounds: Rounds at most.
+        payload: The member's own excerpts of the sources, as far as the window has room for them.
     """
     cap = form.caps.proposal
     if form.compact:
-        parts = [f"Goal: {goal}", f"Your proposal {_short(own, cap)}"]
+        parts = [f"Goal: {goal}", _notes(payload), f"Your proposal {_short(own, cap)}"]
         if challenge:
             parts.append(f"A challenge to the goal's frame {_short(challenge, cap)}")
         if others:
             parts.append("\n".join(["Others:", *(_short(one, cap) for one in others)]))
-        ask = w.COMPACT_INTEGRATION.format(round=round, rounds=rounds, words=_words(cap - 20))
+        told = w.COMPACT_INTEGRATION if challenge else w.COMPACT_INTEGRATION_UNCHALLENGED
+        ask = told.format(round=round, rounds=rounds, words=_words(cap - INTEGRATION_JSON))
         return _compact(persona, [*parts, ask])
-    parts = [_goal(goal), _tagged(own, cap, whose="yours")]
+    parts = [_goal(goal), _sources(payload), _tagged(own, cap, whose="yours")]
     if challenge:
         parts.append(tagged("challenge", challenge.text, cap, id=challenge.id))
     parts.extend(_tagged(one, cap) for one in others)
-    rules = w.INTEGRATION.format(round=round, rounds=rounds)
-    return _full(persona, w.GENERATOR, [*parts, rules, _limit(cap)])
+    answer = w.ANSWER_CHALLENGE if challenge else w.NO_CHALLENGE
+    rules = w.INTEGRATION.format(round=round, rounds=rounds, answer=answer)
+    return _full(persona, w.GENERATOR, [*parts, rules, _limit(cap - INTEGRATION_JSON)])
 
 
 def render_challenge(
@@ -132,19 +157,20 @@ def render_challenge(
     *,
     round: int,
     rounds: int,
+    payload: str = "",
 ) -> Messages:
     """Round 2 and later: the Frame Challenger's form, with its stance on its own frame."""
     cap = form.caps.proposal
     if form.compact:
-        parts = [f"Goal: {goal}", f"Your challenge {_short(own, cap)}"]
+        parts = [f"Goal: {goal}", _notes(payload), f"Your challenge {_short(own, cap)}"]
         if others:
             parts.append("\n".join(["Others:", *(_short(one, cap) for one in others)]))
-        words = _words((cap - 42) // 3)
+        words = _words((cap - STANCE_JSON) // 3)
         return _compact(persona, [*parts, w.COMPACT_STANCE.format(round=round, rounds=rounds, words=words)])
-    parts = [_goal(goal), tagged("challenge", own.text, cap, id=own.id, whose="yours")]
+    parts = [_goal(goal), _sources(payload), tagged("challenge", own.text, cap, id=own.id, whose="yours")]
     parts.extend(_tagged(one, cap) for one in others)
     rules = w.STANCE.format(round=round, rounds=rounds)
-    return _full(persona, w.CHALLENGER, [*parts, rules, _limit(cap)])
+    return _full(persona, w.CHALLENGER, [*parts, rules, _limit(cap - STANCE_JSON)])
 
 
 # ---- the convergent mode --------------------------------------------------------------------------------------
@@ -152,11 +178,11 @@ def render_challenge(
 
 def render_critique(evaluator: Persona, goal: str, proposal: Shown, form: Form) -> Messages:
     """One evaluator, one proposal: exactly three critiques."""
+    words = _words((form.caps.critiques - CRITIQUES_JSON) // d.CRITIQUES)
     if form.compact:
-        words = _words((form.caps.critiques - 15) // d.CRITIQUES)
         parts = [f"Goal: {goal}", f"Proposal {_short(proposal, form.caps.proposal)}"]
         return _compact(evaluator, [*parts, w.COMPACT_CRITIQUE.format(count=d.CRITIQUES, words=words)])
-    rules = w.CRITIQUE.format(count=d.CRITIQUES, words=_words(form.caps.critique))
+    rules = w.CRITIQUE.format(count=d.CRITIQUES, words=words)
     return _full(evaluator, w.EVALUATOR, [_goal(goal), _tagged(proposal, form.caps.proposal), rules])
 
 
@@ -173,25 +199,41 @@ def render_decision(goal: str, matrix: Sequence[MatrixRow], ledger: Sequence[str
     caps = form.caps
     if form.compact:
         rows = "\n".join(_short_row(row, caps) for row in matrix)
-        words = _words((caps.decision - 50) // 2)
-        ask = w.COMPACT_DECISION.format(words=words, few=_words((caps.decision - 50) // 6))
+        left = caps.decision - COMPACT_DECISION_JSON
+        ask = w.COMPACT_DECISION.format(words=_words(left // 2), few=_words(left // 6))
         return (Message("system", w.COMPACT_DECIDER), Message("user", _join([f"Goal: {goal}", rows, ask])))
     blocks = [_goal(goal), *(_full_row(row, caps) for row in matrix)]
     blocks.append(tagged("ledger", "\n".join(f"- {one_line(entry)}" for entry in ledger), caps.decision))
-    ask = w.DECISION.format(words=_words(caps.decision))
+    words, few = decision_words(caps.decision)
+    ask = w.DECISION.format(words=words, few=few, taken=d.ABSORBED, entries=d.DECISION_ENTRIES)
     return (Message("system", f"{w.DECIDER}\n\n{w.DATA}"), Message("user", _join([*blocks, ask])))
 
 
-def render_wrap_up(goal: str, proposals: Sequence[Shown], form: Form) -> Messages:
-    """The one short call that is held back for a run whose budget ends: the best answer from what there is."""
-    cap = form.caps.proposal
+def decision_words(cap: int) -> tuple[int, int]:
+    """Words of the answer, and of each note beside it, that fit the full style's decision cap together.
+
+    The answer comes last in the reply, so what the notes take too much is cut from it.
+    """
+    left = cap - DECISION_JSON
+    notes = d.ABSORBED + (d.K_MAX - 1) + d.DECISION_ENTRIES
+    return _words(left * 3 // 4), _words(left // 4 // notes)
+
+
+def render_wrap_up(goal: str, matrix: Sequence[MatrixRow], form: Form) -> Messages:
+    """The one short call that is held back for a run whose budget ends: the best answer from what there is.
+
+    Args:
+        goal: The goal.
+        matrix: Each proposal with the critiques that it has got so far.
+        form: Style and caps.
+    """
     words = _words(form.caps.decision)
     if form.compact:
-        rows = "\n".join(_short(one, cap) for one in proposals)
+        rows = "\n".join(_short_row(row, form.caps) for row in matrix)
         ask = w.COMPACT_WRAP_UP.format(words=words)
         return (Message("system", w.COMPACT_DECIDER), Message("user", _join([f"Goal: {goal}", rows, ask])))
     ask = w.WRAP_UP.format(words=words)
-    blocks = [_goal(goal), *(_tagged(one, cap) for one in proposals), ask]
+    blocks = [_goal(goal), *(_full_row(row, form.caps) for row in matrix), ask]
     return (Message("system", f"{w.DECIDER}\n\n{w.DATA}"), Message("user", _join(blocks)))
 
 
@@ -204,6 +246,11 @@ def label(proposal: str, form: Form) -> str:
 
 
 # ---- pieces ---------------------------------------------------------------------------------------------------
+
+
+def critique_bytes(caps: Caps, *, compact: bool) -> int:
+    """UTF-8 bytes of one evaluator's critiques of one proposal in the matrix."""
+    return caps.critiques * d.COMPACT_CRITIQUE_BYTES if compact else byte_cap(caps.critiques)
 
 
 def challenge_text(parts: Mapping[str, str]) -> str:
@@ -229,7 +276,7 @@ def _join(parts: Sequence[str]) -> str:
 
 def _words(tokens: int) -> int:
     """Words that fit so many tokens with some room: what a model is told, since it can't count tokens."""
-    return max(5, tokens * 6 // 10)
+    return max(5, int(tokens * _WORDS_PER_TOKEN))
 
 
 def _limit(tokens: int) -> str:
@@ -258,9 +305,10 @@ def _tagged(one: Shown, tokens: int, **attributes: str) -> str:
 
 
 def _short_row(row: MatrixRow, caps: Caps) -> str:
-    lines = [f"[{row.id}] {fenced(row.text, caps.proposal)}"]
+    lines = [f"[{row.id}] backers {row.backers}: {fenced(row.text, caps.proposal)}"]
     # One fence for an evaluator's critiques, not one each: two tokens for each fence count in a small window.
-    lines.extend(f"- {fenced(' | '.join(texts), caps.critiques)}" for texts in row.critiques)
+    size = critique_bytes(caps, compact=True)
+    lines.extend(f"- {fenced_list(group.texts, size)}" for group in row.critiques)
     return "\n".join(lines)
 
 
@@ -269,7 +317,13 @@ def _full_row(row: MatrixRow, caps: Caps) -> str:
     if not row.critiques:
         return proposal
     blocks = [
-        tagged("critiques", "\n".join(f"- {one_line(text)}" for text in texts), caps.critiques, of=row.id)
-        for texts in row.critiques
+        tagged(
+            "critiques",
+            "\n".join(f"- {one_line(text)}" for text in group.texts),
+            caps.critiques,
+            of=row.id,
+            by=group.evaluator,
+        )
+        for group in row.critiques
     ]
     return "\n".join([proposal, *blocks])

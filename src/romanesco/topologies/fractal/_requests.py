@@ -52,6 +52,11 @@ class Requests:
         """Whether proposals list their evidence: with sources, in the full style."""
         return bool(self.sources) and self.params.style == "full"
 
+    @property
+    def critiques_cap(self) -> int:
+        """Output cap of one critique call, without room for reasoning."""
+        return self.params.caps.critiques + (d.CRITIQUE_SLACK if self.form.compact else 0)
+
     def generation(self, model: str, persona: Persona, payload: str) -> ModelRequest:
         """Round 1 of one member, blind."""
         key = f"generate/1/{persona.id}"
@@ -72,17 +77,23 @@ class Requests:
         challenge: Shown | None,
         others: Sequence[Shown],
         round: int,
+        payload: str = "",
     ) -> ModelRequest:
-        """A later round of one member. For the Frame Challenger ``own`` is the challenge."""
+        """A later round of one member. For the Frame Challenger ``own`` is the challenge.
+
+        ``payload`` is the member's own, as far as it is shown again; nobody is given another's.
+        """
         key = f"integrate/{round}/{persona.id}"
         caps, style, rounds = self.params.caps, self.params.style, self.params.rounds
         ids = [own.id, *([challenge.id] if challenge else []), *(one.id for one in others)]
         if persona.id == FRAME_CHALLENGER:
-            messages = render_challenge(persona, self.goal, own, others, self.form, round=round, rounds=rounds)
+            messages = render_challenge(
+                persona, self.goal, own, others, self.form, round=round, rounds=rounds, payload=payload
+            )
             output = shapes.stance_schema(caps, style, ids)
         else:
             messages = render_integration(
-                persona, self.goal, own, challenge, others, self.form, round=round, rounds=rounds
+                persona, self.goal, own, challenge, others, self.form, round=round, rounds=rounds, payload=payload
             )
             output = shapes.integration_schema(caps, style, ids)
         return self._request(model, messages, caps.proposal, self.params.temperature, key, output)
@@ -93,8 +104,7 @@ class Requests:
         caps = self.params.caps
         messages = render_critique(evaluator, self.goal, proposal, self.form)
         output = shapes.critique_schema(caps, self.params.style)
-        cap = caps.critiques + (d.CRITIQUE_SLACK if self.form.compact else 0)
-        return self._request(model, messages, cap, self.params.critique_temperature, key, output)
+        return self._request(model, messages, self.critiques_cap, self.params.critique_temperature, key, output)
 
     def decision(self, model: str, matrix: Sequence[MatrixRow], ledger: Sequence[str]) -> ModelRequest:
         """The decision."""
@@ -103,9 +113,9 @@ class Requests:
         output = shapes.decision_schema(caps, style, [row.id for row in matrix])
         return self._request(model, messages, caps.decision, self.params.decision_temperature, "decide", output)
 
-    def wrap_up(self, model: str, proposals: Sequence[Shown]) -> ModelRequest:
+    def wrap_up(self, model: str, matrix: Sequence[MatrixRow]) -> ModelRequest:
         """The held-back call: plain text, so that it needs no repair."""
-        messages = render_wrap_up(self.goal, proposals, self.form)
+        messages = render_wrap_up(self.goal, matrix, self.form)
         temperature = self.params.decision_temperature
         return self._request(model, messages, self.params.caps.decision, temperature, "wrap-up", None)
 

@@ -20,6 +20,11 @@ from romanesco.topologies.fractal._params import Caps
 NONE = "none"
 """Stands for "no proposal" or "no source" in an enum."""
 
+CHALLENGE_JSON, STANCE_JSON, INTEGRATION_JSON, CRITIQUES_JSON = 28, 42, 20, 15
+"""Tokens that names, quotes and brackets of a reply's JSON take, by kind of reply."""
+EVIDENCE_JSON, COMPACT_DECISION_JSON, DECISION_JSON = 90, 50, 170
+"""The same where the reply has lists, with as many items as are asked for at most."""
+
 _SHORTEST = {"proposal": 40, "part": 15, "critique": 20, "note": 10, "answer": 40}
 """Least characters in the compact style: held by a grammar, a very small model else closes a text before it began."""
 _CHARS_PER_TOKEN = {"compact": 3.5, "full": 8.0}
@@ -31,19 +36,19 @@ STANCES = ("keep", "change", "withdraw")
 
 def challenge_schema(caps: Caps, style: str) -> OutputSchema:
     """The Frame Challenger's three required parts (Def. 11)."""
-    return _object("challenge", _challenge_parts(caps.proposal, style, overhead=28))
+    return _object("challenge", _challenge_parts(caps.proposal, style, overhead=CHALLENGE_JSON))
 
 
 def integration_schema(caps: Caps, style: str, ids: Sequence[str]) -> OutputSchema:
     """The id of the proposal that the member backs, and its new proposal."""
-    text = _text(caps.proposal - 20, style, "proposal")
+    text = _text(caps.proposal - INTEGRATION_JSON, style, "proposal")
     return _object("integration", {"backs": _enum(ids), "proposal": text})
 
 
 def stance_schema(caps: Caps, style: str, ids: Sequence[str]) -> OutputSchema:
     """The Frame Challenger's Integration: whom it backs, what it does with its frame, and the three parts."""
     short = {"backs": _enum(ids), "stance": _enum(STANCES)}
-    return _object("challenge", {**short, **_challenge_parts(caps.proposal, style, overhead=42)})
+    return _object("challenge", {**short, **_challenge_parts(caps.proposal, style, overhead=STANCE_JSON)})
 
 
 def evidence_schema(caps: Caps, style: str, sources: Sequence[str]) -> OutputSchema:
@@ -59,7 +64,7 @@ def evidence_schema(caps: Caps, style: str, sources: Sequence[str]) -> OutputSch
 
 def critique_schema(caps: Caps, style: str) -> OutputSchema:
     """Exactly three critiques."""
-    item = _text((caps.critiques - 15) // d.CRITIQUES, style, "critique")
+    item = _text((caps.critiques - CRITIQUES_JSON) // d.CRITIQUES, style, "critique")
     count = {"minItems": d.CRITIQUES, "maxItems": d.CRITIQUES}
     return _object("critiques", {"critiques": {"type": "array", **count, "items": item}})
 
@@ -67,7 +72,7 @@ def critique_schema(caps: Caps, style: str) -> OutputSchema:
 def decision_schema(caps: Caps, style: str, ids: Sequence[str]) -> OutputSchema:
     """The decision: flat for small models, with lists for big ones."""
     if style == "compact":
-        left = caps.decision - 50
+        left = caps.decision - COMPACT_DECISION_JSON
         note = _text(left // 6, style, "note")
         return _object(
             "decision",

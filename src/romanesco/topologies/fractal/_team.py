@@ -11,6 +11,7 @@ from romanesco.personas import (
     GENERATORS,
     Ensemble,
     Persona,
+    marker,
     render_payload,
     select_ensemble,
     split,
@@ -18,6 +19,9 @@ from romanesco.personas import (
 from romanesco.task import Source
 from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal._params import Params
+
+SHORTEST_PAYLOAD = 80
+"""Characters: fewer tell a reader nothing."""
 
 
 def best_team(library: Mapping[str, Persona], params: Params) -> Ensemble:
@@ -51,6 +55,21 @@ def deal(params: Params, sources: Sequence[Source], chars: int) -> dict[str, str
     """Each proposer's payload as it stands in its prompt."""
     payloads = split(sources, [persona.id for persona in params.team], budget_chars=chars)
     return {member: render_payload(excerpts) for member, excerpts in payloads.by_member.items()}
+
+
+def shown_again(payloads: Mapping[str, str], chars: int) -> dict[str, str]:
+    """The beginning of each payload, as it stands in later rounds; nothing where there is no room for a sentence."""
+    if chars < SHORTEST_PAYLOAD:
+        return {}
+    return {member: _beginning(text, chars) for member, text in payloads.items()}
+
+
+def _beginning(text: str, chars: int) -> str:
+    if len(text) <= chars:
+        return text
+    room = chars - len(marker(len(text))) - 1
+    kept = text[:room].rstrip()
+    return f"{kept}\n{marker(len(text) - len(kept))}"
 
 
 def coverage(params: Params, sources: Sequence[Source], chars: int) -> str:

@@ -18,6 +18,11 @@ COMPACT_INTEGRATION = (
     "plain sentences, at most {words} words: answer the challenge and use what is good in the others."
 )
 
+COMPACT_INTEGRATION_UNCHALLENGED = (
+    "Round {round} of at most {rounds}. Back the best of these. Then write your new proposal for the goal, in 2 or 3 "
+    "plain sentences, at most {words} words: use what is good in the others."
+)
+
 COMPACT_STANCE = (
     "Round {round} of at most {rounds}. Back the best of these, and keep, change or withdraw your challenge. Say again "
     "how the usual way fails, what else could work, and what to change: three short sentences, at most {words} words "
@@ -75,9 +80,9 @@ GENERATION_CITED = """\
 Propose one answer to the goal. Be specific: say what is to be done, by which mechanism it works, what it would take,
 and what would have to be true for it to succeed. State assumptions as assumptions. Do not list alternatives.
 Use your sources where they bear on the goal, and say so by naming the source in square brackets.
-In `evidence` list the statements that you rest on: `source` is the name of the source or "none", `claim` the statement
-in your words, `quote` a passage copied word for word from that source, or "" if there is none. A quote that is not in
-the source counts as no evidence."""
+In `evidence` list at most {count} statements that you rest on: `source` is the name of the source or "none", `claim`
+the statement in your words, `quote` a passage copied word for word from that source, or "" if there is none. A quote
+that is not in the source counts as no evidence."""
 
 CHALLENGE = """\
 Give three things, each of them specific to this goal:
@@ -86,11 +91,18 @@ Give three things, each of them specific to this goal:
 `modification`: one concrete change to the plan that would put that mechanism into practice."""
 
 INTEGRATION = """\
-This is round {round} of at most {rounds}. Read the challenge first and answer it in your proposal: defend the frame
-with a reason, adapt your proposal to the challenge, or adopt the new frame. You may take over parts of other
+This is round {round} of at most {rounds}. {answer} You may take over parts of other
 proposals; if you do, name their ids. Keep what distinguishes your point of view where it is right.
 `backs`: the id of the proposal that you would choose if the decision were made now, your own included.
 `proposal`: your proposal as it stands now, complete in itself, not a comment on the old one."""
+
+ANSWER_CHALLENGE = """\
+Read the challenge first and answer it in your proposal: defend the frame
+with a reason, adapt your proposal to the challenge, or adopt the new frame."""
+
+NO_CHALLENGE = """\
+Nobody has challenged the goal's frame: say in your proposal
+where the frame could fail, if it could."""
 
 STANCE = """\
 This is round {round} of at most {rounds}. The other members now work with your challenge. Look at what they made of it.
@@ -107,13 +119,16 @@ Do not praise, do not repeat the proposal, and do not ask for more detail in gen
 DECISION = """\
 Decide. The answer goes to a reader who has seen none of this.
 `chosen`: the id of the proposal whose path you take.
-`absorbed`: what you take over from other proposals; `from` is the proposal's id, `what` the part.
-`discarded`: for each proposal that you did not choose, its `id` and `why`, in one sentence.
-`ledger`: what should be remembered, at most 8 entries, each with its `kind`: "constraint" is what the answer must
-respect, "risk" what may break it, "claim" what it rests on without proof.
+`absorbed`: what you take over from other proposals, at most {taken} parts; `from` is the proposal's id, `what` the
+part.
+`discarded`: for each proposal that you did not choose, its `id` and `why`.
+`ledger`: what should be remembered, at most {entries} entries, each with its `kind`: "constraint" is what the answer
+must respect, "risk" what may break it, "claim" what it rests on without proof.
+Each `what`, `why` and `text` has at most {few} words.
 `answer`: the deliverable itself, complete, in at most {words} words. Meet in it the critiques that are right; do not
 talk about proposals, rounds or this procedure."""
 
 WRAP_UP = """\
-The budget is used up and there is no further round. Write the best answer to the goal that these proposals allow, in at
-most {words} words, for a reader who has seen none of this. Do not talk about the proposals or the budget."""
+The budget is used up and there is no further round. Write the best answer to the goal that these proposals and their
+critiques allow, in at most {words} words, for a reader who has seen none of this. Do not talk about the proposals, the
+critiques or the budget."""
