@@ -1,6 +1,6 @@
 #!/bin/sh
 # Sets up the project in its own folder: .venv with the locked packages, the project itself, the model files.
-# Usage: scripts/setup.sh run|dev. Does nothing twice: a stamp in .venv says what is done.
+# Usage: scripts/setup.sh run|dev. Does nothing twice, and says so: a stamp in .venv says what is done.
 set -eu
 cd "$(dirname "$0")/.."
 kind=${1:?run or dev}
@@ -54,4 +54,6 @@ if [ ! -e "$stamp" ] || [ ! -e "$models/SmolLM2-135M-Instruct.Q4_1.gguf" ] ||
     rm -f .venv/."$kind"-*
     touch "$stamp"
     say "done"
+else
+    say "nothing to do"
 fi

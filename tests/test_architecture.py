@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "romanesco"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors", "task", "_codec", "_assets"}),
+    frozenset({"errors", "task", "_codec", "_assets", "_hosts"}),
     frozenset({"budget", "journal", "models", "embeddings"}),
     frozenset({"runtime"}),
     frozenset({"personas"}),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from romanesco import load_config
+from romanesco import Budget, load_config
 from romanesco._config import SETTINGS
 from romanesco.errors import ConfigError
 
@@ -53,6 +53,9 @@ def test_the_file_is_found_in_a_folder_above(tmp_path: Path, monkeypatch: pytest
         ("roles = 3", "must be a table"),
         ("not toml at all", "not valid TOML"),
         ("[deadlines]\ntotal = inf", "0 or more"),
+        ('[limits.friction-engine]\ntokens = "abc"', "limits.friction-engine.tokens is wrong"),
+        ("[limits.friction-engine]\ntokens = -3", "a whole number, 0 or more"),
+        ('[limits.friction-engine]\nusd = "much"', "an amount in US dollars, 0 or more"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
@@ -61,6 +64,17 @@ def test_a_wrong_setting_is_named_with_its_place(tmp_path: Path, text: str, expe
         load_config(path, env={})
     assert expected in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[limits]\nx = 3\n", "[limits.x]\nminutes = 3\n"])
+def test_what_a_role_may_be_limited_by_is_told(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"\[limits\.x\] has a wrong setting.*limit tokens, tokens_in"):
+        load_config(written(tmp_path, text), env={})
+
+
+def test_the_limits_of_a_role_are_read_like_settings(tmp_path: Path) -> None:
+    path = written(tmp_path, '[limits.x]\ntokens = "30000"\nusd = 0.1\n')
+    assert load_config(path, env={}).role_limits() == {"x": Budget(tokens=30_000, usd=Decimal("0.1"))}
 
 
 def test_a_wrong_variable_is_named() -> None:

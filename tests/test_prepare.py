@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import romanesco
-from romanesco import Budget, Config, Plan, ScriptedModel, Task, load_config
+from romanesco import Budget, Config, ModelRequest, Plan, ScriptedModel, Source, Task, load_config
 from romanesco._prepare import SOURCE_BYTES, make_spec, read_sources
 from romanesco.errors import ConfigError, InputError
+from romanesco.models import TokenCount
 from romanesco.runtime import PlanningDesk
 from romanesco.testing import FakeServer, Members, MemoryStore, NgramEmbedder
 from romanesco.topologies.single import Single
@@ -178,3 +179,24 @@ async def test_an_outcome_holds_what_each_line_of_the_bill_came_to(tmp_path: Pat
     assert sum(line.tokens_out for line in outcome.lines) == outcome.spend.tokens_out
     assert outcome.budget == budget
     assert any("declared distance" in reason for reason in outcome.reasons)
+
+
+@pytest.mark.parametrize("topology", ["fractal", "single"])
+async def test_of_a_huge_source_no_more_is_counted_than_could_be_read(topology: str, tmp_path: Path) -> None:
+    class Counting(ScriptedModel):
+        largest = 0
+
+        async def count(self, request: ModelRequest) -> TokenCount:
+            self.largest = max(self.largest, sum(len(message.content) for message in request.messages))
+            return await super().count(request)
+
+    model = Counting(auto=True, window=4096)
+    text = "Two of five customers come for the smell of bread.\n\n" * 40_000
+    options: dict[str, Any] = {"topology": topology, "config": configured(tmp_path, ""), "model": model}
+    shown: list[int] = []
+    for whole in (text[:80_000], text):  # the smaller one is counted as a whole
+        model.largest = 0
+        plan = await romanesco.plan("Sell", sources=[Source("a.txt", whole)], embedder=NgramEmbedder(), **options)
+        shown.append(plan.params["source_chars" if topology == "single" else "payload_chars"])
+    assert 4096 < model.largest < len(text) / 10
+    assert shown == pytest.approx([shown[0]] * 2, rel=0.05)

@@ -6,10 +6,12 @@ Each of these opens a workspace for one run and closes it again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import threading
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar, Unpack
+from typing import Any, Generic, TypeVar, Unpack
 
 from romanesco._prepare import (
     AgainOptions,
@@ -179,25 +181,96 @@ async def replay(run: str, **options: Unpack[AgainOptions]) -> Outcome:
 def run_sync(goal: str, **options: Unpack[RunOptions]) -> Outcome:
     """Run a goal to its end from code that is not async. Works inside Jupyter and any running loop.
 
-    Options are those of ``open_run``.
+    Options are those of ``open_run``. Ctrl-C stops the run: when ``KeyboardInterrupt`` leaves this function, no
+    request of the run reaches a server any more, what was done is in the journal, and ``resume`` goes on with it.
     """
     return in_thread(run(goal, **options))
 
 
 def in_thread(work: Coroutine[Any, Any, T]) -> T:
-    """Do async work in a loop of its own, in a thread of its own, and wait for it."""
-    done: list[T] = []
-    failed: list[BaseException] = []
+    """Do async work in a loop of its own, in a thread of its own, and wait for it.
 
-    def main() -> None:
+    What interrupts the wait (Ctrl-C, or a signal handler of the caller's that raises) cancels the work, and is raised
+    when the work has ended. Each further interrupt cancels once more what the work still waits for.
+    """
+    thread = _Threaded(work)
+    interrupt: BaseException | None = None
+    with _ctrl_c(thread.cancel) as pressed:
+        thread.start()
+        while not thread.ended.is_set():
+            try:
+                # Not join: interrupted, it takes a thread that goes on for one that has ended (CPython 3.11).
+                thread.ended.wait()
+            except BaseException as error:  # noqa: BLE001 - raised below, when the work has ended
+                interrupt = interrupt or error
+                thread.cancel()
+        thread.join()
+    if pressed:
+        interrupt = interrupt or KeyboardInterrupt()
+    if interrupt is not None:
+        failed = thread.failed
+        raise interrupt from (None if isinstance(failed, asyncio.CancelledError) else failed)
+    if thread.failed is not None:
+        raise thread.failed
+    return thread.done[0]
+
+
+@contextlib.contextmanager
+def _ctrl_c(cancel: Callable[[], None]) -> Iterator[list[int]]:
+    """While entered, Ctrl-C calls ``cancel`` and is noted, in the place of an exception that could come anywhere.
+
+    Only where Ctrl-C would raise ``KeyboardInterrupt``: a handler of the caller's, and other threads, stay as they are.
+    """
+    pressed: list[int] = []
+
+    def hit(number: int, _frame: object) -> None:
+        pressed.append(number)
+        cancel()
+
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield pressed
+        return
+    signal.signal(signal.SIGINT, hit)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _Threaded(threading.Thread, Generic[T]):
+    """Async work in a thread. ``cancel`` may be called from any other thread at any time, more than once."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        super().__init__(name="romanesco", daemon=True)
+        self.done: list[T] = []
+        self.failed: BaseException | None = None
+        self.ended = threading.Event()
+        self._work = work
+        self._asked = False
+        self._going: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+
+    def run(self) -> None:
         try:
-            done.append(asyncio.run(work))
+            asyncio.run(self._main())
         except BaseException as error:  # noqa: BLE001 - handed to the caller's thread, whatever it is
-            failed.append(error)
+            self.failed = error
+        finally:
+            self.ended.set()
 
-    thread = threading.Thread(target=main, name="romanesco", daemon=True)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return done[0]
+    async def _main(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # a coroutine that asyncio.run drives
+        self._going = (asyncio.get_running_loop(), task)
+        if self._asked:  # before there was a loop to tell; the other order is told by ``cancel``
+            self._work.close()
+            raise asyncio.CancelledError
+        self.done.append(await self._work)
+
+    def cancel(self) -> None:
+        """Cancel the work, now or as soon as it would begin."""
+        self._asked = True
+        if self._going is not None:
+            loop, task = self._going
+            with contextlib.suppress(RuntimeError):  # the loop has closed: the work has ended
+                loop.call_soon_threadsafe(task.cancel)

@@ -241,7 +241,7 @@ def make_spec(
         topology=chosen,
         models=_models(config, models or {}),
         budget=merged,
-        role_limits={role: _limits(role, table) for role, table in config.tables.get("limits", {}).items()},
+        role_limits=config.role_limits(),
         shared=tuple(shared),
         embedder=config["embedder"],
         concurrency=config["concurrency"],
@@ -281,15 +281,6 @@ def endpoint_prices(config: Config) -> dict[str, dict[str, Any]]:
         for name, endpoint in custom_endpoints(config.tables).items()
         if endpoint.price_in is not None and endpoint.price_out is not None
     }
-
-
-def _limits(role: str, table: Any) -> Budget:
-    from romanesco._codec import from_json
-
-    allowed = ("tokens", "tokens_in", "tokens_out", "usd", "calls")
-    if not isinstance(table, dict) or not set(table) <= set(allowed):
-        raise InputError(f"[limits.{role}] has a wrong setting", value=str(table), limit=", ".join(allowed))
-    return from_json(Budget, {name: str(value) if name == "usd" else value for name, value in table.items()})
 
 
 def read_sources(sources: Iterable[Source | Path | str]) -> list[Source]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from decimal import Decimal
 from typing import Any
 
+from romanesco.errors import InputError
 from romanesco.runtime import RunEvent, Session
 from romanesco.task import Outcome, Plan, Spend
 
@@ -17,6 +18,8 @@ class Run:
     def __init__(self, session: Session, *, watched: bool = True) -> None:
         self._session = session
         self._watcher = session.watch() if watched else None
+        self._watched = watched
+        self._told = False
         self._task = asyncio.ensure_future(session.drive())
 
     @property
@@ -29,10 +32,25 @@ class Run:
         """The plan, with the bill: the worst case before the first token."""
         return self._session.plan
 
-    def events(self) -> AsyncIterator[RunEvent]:
-        """What happens, as it happens, until the run ends. Iterate once."""
-        assert self._watcher is not None, "a run whose caller only waits for the outcome keeps no events"
-        return self._watcher.events()
+    def events(self) -> AsyncGenerator[RunEvent, None]:
+        """What happens, as it happens, until the run ends. Events are kept until they are read.
+
+        There is one reader. Breaking off its loop is leaving: what happens afterwards is kept for nobody. Who wants to
+        go on later keeps the iterator (``events = run.events()``) and begins another loop over it.
+
+        Raises:
+            InputError: The events were asked for before.
+        """
+        assert self._watched, "a run whose caller only waits for the outcome keeps no events"
+        watcher, self._watcher = self._watcher, None
+        if watcher is None:
+            raise InputError(
+                "The events of this run were asked for before",
+                value=self.id,
+                limit="one reader",
+                advice="Keep the iterator, events = run.events(), and go on with it.",
+            )
+        return watcher.events()
 
     @property
     def spend(self) -> Spend:
@@ -84,11 +102,27 @@ class Run:
         await self._session.say(verb, node, **data)
 
     async def outcome(self) -> Outcome:
-        """Wait for the end."""
-        return await asyncio.shield(self._task)
+        """Wait for the end.
+
+        Raises:
+            RomanescoError: What made the run fail, where that can't be told as an outcome.
+        """
+        try:
+            return await asyncio.shield(self._task)
+        except BaseException as error:
+            ended = self._task.done() and not self._task.cancelled()
+            self._told = self._told or (ended and self._task.exception() is error)
+            raise
 
     async def close(self) -> None:
         """End the run if it still goes on."""
         if not self._task.done():
             await self.stop("the caller left")
         await asyncio.wait([self._task])
+
+    @property
+    def untold(self) -> BaseException | None:
+        """What made the run fail, if it has ended so and nobody has heard of it from ``outcome``."""
+        if self._told or not self._task.done() or self._task.cancelled():
+            return None
+        return self._task.exception()

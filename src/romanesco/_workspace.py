@@ -132,8 +132,14 @@ async def _going(session: Session, *, watched: bool) -> AsyncIterator[Run]:
     going = Run(session, watched=watched)
     try:
         yield going
-    finally:
+    except BaseException as error:
         await going.close()
+        if going.untold is not None:
+            error.add_note(f"The run {going.id} had failed as well: {going.untold}")
+        raise
+    await going.close()
+    if going.untold is not None:
+        raise going.untold
 
 
 @asynccontextmanager

@@ -31,13 +31,22 @@ MILLION = 1_000_000
 
 
 @pytest.mark.parametrize(
-    "model", ["embedded:smollm2", "scripted:any", "replay:x", "ollama:llama3", "vllm:a:b", "lmstudio:x", "llamacpp:x"]
+    "model",
+    [
+        *("embedded:smollm2", "scripted:any", "replay:x", "ollama:llama3", "vllm:a:b", "lmstudio:x", "llamacpp:x"),
+        *(f"http://{host}:8000/v1#m" for host in ("localhost", "my.localhost", "127.0.0.1", "127.0.0.2", "[::1]")),
+    ],
 )
 def test_models_on_ones_own_machine_are_free_and_say_so(model: str) -> None:
     price = price_of(model)
-    assert price is not None and price.free and "free" in price.source
+    assert price is not None and "free" in price.source
     assert price.worst(MILLION, MILLION) == 0
     assert price.cost(Usage(MILLION, MILLION)) == 0
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "localhost.example", "127.0.0.1.example", "[::2]", "[::1", ""])
+def test_a_server_elsewhere_is_not_free(host: str) -> None:
+    assert price_of(f"http://{host}:8000/v1#m") is None
 
 
 def test_the_configuration_comes_first() -> None:
@@ -51,10 +60,10 @@ def test_the_configuration_comes_first() -> None:
     )
     assert one.worst(1000, 100, calls=3) == Decimal("0.0005") + Decimal("0.0002") + Decimal("0.003")
     other = price_of("ollama:llama3", prices)
-    assert other is not None and not other.free
+    assert other is not None
     assert other.cost(Usage(1000, 10, cached=400)) == Decimal("0.00009") + Decimal("0.000006")
     free = price_of("openai:gpt-4o", {"openai:gpt-4o": {"input": 0, "output": 0}})
-    assert free is not None and free.free
+    assert free is not None and free.worst(MILLION, MILLION) == 0
 
 
 @pytest.mark.parametrize(
@@ -111,8 +120,6 @@ def test_a_tier_holds_for_all_tokens_of_a_call_that_passes_it() -> None:
     assert price.cost(Usage(10, 0, cached=9999)) == Decimal("0.000001")
     assert price.worst(1000, 10) == Decimal("0.0011")
     assert price.worst(1001, 10) == Decimal("0.003153"), "cached tokens cost more here, so they are the worst case"
-    assert not price.free
-    assert not Price(Decimal(0), Decimal(0), Decimal(0), tiers=price.tiers).free
 
 
 def test_a_rate_finer_than_the_step_is_rounded_up() -> None:

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from romanesco.budget import Account, Amount, Ledger, Limits, Reservation
+from romanesco.budget._account import Route
+from romanesco.budget._queue import Marks
 from romanesco.errors import BudgetExceeded, RomanescoError
 
 
@@ -179,6 +181,32 @@ async def test_the_same_route_is_first_come_first_served() -> None:
         await turn()
         ledger.release(first)
     assert order == [0, 1, 2, 3, 4]
+
+
+async def test_a_step_that_comes_back_is_a_reason_to_look_at_few_of_those_who_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks, block = 0, Marks.block
+
+    def counted(marks: Marks, route: Route, amount: Amount) -> object:
+        nonlocal looks
+        looks += 1
+        return block(marks, route, amount)
+
+    monkeypatch.setattr(Marks, "block", counted)
+    ledger, run = run_of(tokens=40)
+    members = 300
+
+    async def one(number: int) -> None:
+        member = ledger.open(f"role:{number}", parent=run)
+        held = await ledger.acquire([member], Amount(10))
+        await asyncio.sleep(0)
+        ledger.settle(held, Amount())
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(members):
+            group.create_task(one(number))
+    assert looks < 5 * members  # and not the square of them
 
 
 async def test_a_cancelled_waiter_leaves_its_place_to_the_one_behind_it() -> None:

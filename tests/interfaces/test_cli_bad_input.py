@@ -163,6 +163,21 @@ def test_a_wrong_setting_names_its_source(inside: Inside, tmp_path: Path, monkey
     assert "got colour" in inside("runs").error
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[limits.friction-engine]\ntokens = "abc"', "limits.friction-engine.tokens is wrong"),
+        ('[limits.friction-engine]\nusd = "much"', "limits.friction-engine.usd is wrong"),
+        ('[prices]\n"ollama:m" = 3', 'prices."ollama:m" is not a table; got 3; limit input, output'),
+    ],
+)
+def test_a_wrong_table_is_the_users_to_correct(inside: Inside, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "romanesco.toml").write_text(f"{text}\n", encoding="utf-8")
+    done = inside("run", "Hi", "--topology", "single", "--model", "ollama:m")
+    assert done.code == 2
+    assert said in done.error and "fault of Romanesco" not in done.error
+
+
 def test_without_a_goal_and_with_a_terminal_an_example_is_given(romanesco: Commands) -> None:
     done = romanesco("run", stdin="")
     assert done.code == 2

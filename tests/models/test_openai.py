@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from romanesco._hosts import is_loopback
 from romanesco.errors import (
     ConfigError,
     ConnectionCut,
@@ -24,7 +25,7 @@ from romanesco.errors import (
     ServerFault,
 )
 from romanesco.models._openai import OpenAICompatible
-from romanesco.models._openai_http import is_loopback, proxy_for
+from romanesco.models._openai_http import proxy_for
 from romanesco.models._protocol import ChatModel
 from romanesco.models._types import (
     Capabilities,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import romanesco
 from romanesco import Outcome, RunEvent, Scope, ScriptedModel, Status, Task
-from romanesco.errors import RunBusy
+from romanesco.errors import Diverged, RunBusy
 from romanesco.testing import Chain, FakeServer, Members, MemoryStore, NgramEmbedder, Scenario
 from tests.runtime.checks import nothing_left_behind
 from tests.runtime.topologies import Plain, done, say
@@ -60,6 +62,73 @@ async def test_breaking_off_the_events_does_not_stop_the_run(tmp_path: Path) -> 
         outcome = await going.outcome()
     assert outcome.status is Status.COMPLETED
     nothing_left_behind(before)
+
+
+async def test_a_value_that_the_journal_keeps_apart_stands_in_its_event(tmp_path: Path) -> None:
+    long = "word " * 1000
+    options: dict[str, Any] = {
+        "topology": Chain(),
+        "params": {"max_output_tokens": 2000},
+        "config": config_in(tmp_path),
+    }
+    async with romanesco.open_run("g", model=ScriptedModel(long), **options) as going:
+        told = [event.data async for event in going.events() if event.kind == "call.finished"]
+    assert {data["reply"]["text"] for data in told} == {long}
+
+
+async def test_what_happens_after_its_reader_has_left_is_kept_for_nobody(tmp_path: Path) -> None:
+    model = ScriptedModel("ok", latency=0.001)
+    async with romanesco.open_run("g", model=model, topology=Members(), config=config_in(tmp_path)) as going:
+        async for event in going.events():
+            assert going._session._run.feed.watched
+            if event.kind == "call.started":
+                break
+        await going.outcome()
+        assert not going._session._run.feed.watched
+
+
+async def test_the_events_have_one_reader_who_may_go_on(tmp_path: Path) -> None:
+    async with romanesco.open_run(
+        "g", model=ScriptedModel("ok"), topology=Chain(), config=config_in(tmp_path)
+    ) as going:
+        events = going.events()
+        first = [event.seq async for event in until_started(events)]
+        with pytest.raises(romanesco.InputError, match=r"asked for before.*Keep the iterator"):
+            going.events()
+        rest = [event.seq async for event in events if event.seq]
+        with pytest.raises(romanesco.InputError, match="asked for before"):
+            going.events()  # of a run that has ended, too
+    assert first and rest and [*first, *rest] == list(range(first[0], rest[-1] + 1))
+
+
+async def until_started(events: AsyncIterator[RunEvent]) -> AsyncIterator[RunEvent]:
+    async for event in events:
+        if event.seq:
+            yield event
+        if event.kind == "call.started":
+            return
+
+
+async def repeats_itself(task: Task, scope: Scope) -> Outcome:
+    for _ in range(2):
+        await scope.record("seen", {"a": 1}, key="twice")
+    return done()
+
+
+async def test_a_run_that_failed_unheard_is_told_to_who_leaves_it(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"model": ScriptedModel("ok"), "topology": Plain(repeats_itself)}
+    with pytest.raises(Diverged, match="one step key twice"):
+        async with romanesco.open_run("g", config=config_in(tmp_path / "a"), **options) as going:
+            assert [event.kind async for event in going.events()]
+    # Who has heard of it is not told again, and who fails in another way hears of both.
+    async with romanesco.open_run("g", config=config_in(tmp_path / "b"), **options) as going:
+        with pytest.raises(Diverged):
+            await going.outcome()
+    with pytest.raises(ZeroDivisionError) as caught:
+        async with romanesco.open_run("g", config=config_in(tmp_path / "c"), run="r", **options) as going:
+            assert [event.kind async for event in going.events()]
+            raise ZeroDivisionError
+    assert "The run r had failed as well" in caught.value.__notes__[0]
 
 
 async def test_br_137_the_sync_function_works_inside_a_running_loop(tmp_path: Path) -> None:

@@ -194,3 +194,57 @@ async def test_br_080_a_stalled_stream_ends_at_its_deadline_whatever_the_watcher
         outcome = await drive(tmp_path, f"{server.url}#fake", Chain(), config=config)
         assert len(server.ledger.requests) == 4
     assert outcome.status is Status.COMPLETED and outcome.spend.estimated
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "gave no outcome; got NoneType"),
+        ("text", "gave no outcome; got str"),
+        (Outcome(Status.COMPLETED, StopReason.COMPLETED, answer=5), "whose answer is wrong"),  # type: ignore[arg-type]
+        (Outcome("done", StopReason.COMPLETED), "whose status is wrong"),  # type: ignore[arg-type]
+    ],
+    ids=["nothing", "text", "an answer that is none", "a status that is none"],
+)
+async def test_what_is_no_outcome_is_a_fault_of_the_topology(given: Any, told: str, tmp_path: Path) -> None:
+    async def solve(task: Task, scope: Scope) -> Any:
+        if scope.node == "/" and task.params.get("child"):
+            child = await scope.spawn("plain", Task("below"), key="child")
+            return done(child.note, Status.PARTIAL)
+        return given
+
+    outcome = await drive(tmp_path, ScriptedModel("ok"), Plain(solve))
+    assert (outcome.status, outcome.reason) == (Status.FAILED, StopReason.INTERNAL)
+    assert told in outcome.note and "a fault of the topology" in outcome.note
+    above = await drive(tmp_path / "other", ScriptedModel("ok"), Plain(solve), params={"child": 1})
+    assert above.status is Status.PARTIAL and told in above.answer
+
+
+async def test_words_in_the_place_of_a_status_are_taken(tmp_path: Path) -> None:
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        return Outcome("completed", "completed", "answer")  # type: ignore[arg-type]
+
+    outcome = await drive(tmp_path, ScriptedModel("ok"), Plain(solve))
+    assert (outcome.status, outcome.reason) == (Status.COMPLETED, StopReason.COMPLETED)
+    assert (await again(tmp_path, Plain(solve))).status is Status.COMPLETED
+
+
+async def test_a_best_answer_so_far_outlives_a_wrong_outcome(tmp_path: Path) -> None:
+    async def solve(task: Task, scope: Scope) -> Any:
+        await scope.offer(await say(scope, "hello", "first"), key="first")
+
+    outcome = await drive(tmp_path, ScriptedModel("paid for"), Plain(solve))
+    assert (outcome.status, outcome.reason, outcome.answer) == (Status.PARTIAL, StopReason.INTERNAL, "paid for")
+
+
+async def test_what_is_no_plan_is_a_fault_of_the_topology(tmp_path: Path) -> None:
+    class Planless(Plain):
+        async def plan(self, task: Task, desk: object) -> Any:
+            return None
+
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        raise AssertionError("never")
+
+    for begin in (romanesco.plan, romanesco.run):
+        with pytest.raises(RomanescoError, match=r"gave no plan; got NoneType.*fault of the topology"):
+            await begin("g", model=ScriptedModel("ok"), topology=Planless(solve), config=config_in(tmp_path))

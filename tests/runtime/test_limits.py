@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 import romanesco
 from romanesco import Budget, InputError, Outcome, Scope, ScriptedModel, Status, StopReason, Task
 from romanesco.errors import BudgetExceeded
-from romanesco.models import ChatModel, ModelPool, OpenAICompatible
+from romanesco.models import ChatModel, ModelPool, ModelReply, OpenAICompatible, Usage
 from romanesco.runtime import Parts, RunSpec, Session, SharedAccount, Topologies, resume, start
-from romanesco.testing import FakeReply, FakeServer, Fault, Members, MemoryStore, NgramEmbedder, Scenario, Tree
+from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, MemoryStore, NgramEmbedder, Scenario, Tree
 from tests.runtime.checks import at_rest, kinds
 from tests.runtime.drive import cut_off, drive, go_on
 from tests.runtime.steer import command, deserted, going_on, other_process, questions, requests, until
@@ -402,3 +402,78 @@ async def test_an_answered_question_is_not_asked_again(tmp_path: Path) -> None:
     outcome = await go_on(tmp_path, ScriptedModel("!"), Plain(asks_then_works))
     assert outcome.answer == "a!"
     assert len(kinds(await events_of(config_in(tmp_path), "r"), "question.asked")) == 1
+
+
+@pytest.mark.parametrize("limit", [0, 1, 200])
+async def test_a_run_is_replayed_whose_limit_was_lowered_below_its_wrap_up(limit: int, tmp_path: Path) -> None:
+    model = ScriptedModel(auto=True, latency=0.001)
+    config = config_in(tmp_path)
+    options: dict[str, Any] = {"model": model, "config": config, "embedder": NgramEmbedder()}
+    budget = Budget(tokens=200_000)
+    async with romanesco.open_run("Name three risks", run="r", budget=budget, **options) as run:
+        wrap_up = sum(line.tokens_in + line.tokens_out for line in run.plan.bill.lines if line.purpose == "wrap-up")
+        assert wrap_up > limit
+        async for event in run.events():
+            if event.kind == "call.finished":
+                break
+        await run.limit(tokens=limit)
+        outcome = await run.outcome()
+    assert (outcome.status, outcome.reason, outcome.dimension) == (Status.PARTIAL, StopReason.BUDGET, "tokens")
+    made = len(model.calls)
+    replayed = await romanesco.replay("r", **options)
+    assert len(model.calls) == made
+    assert (replayed.status, replayed.answer, replayed.note) == (outcome.status, outcome.answer, outcome.note)
+    assert replayed.lines == outcome.lines
+
+
+async def test_a_run_whose_server_reported_too_much_is_replayed(tmp_path: Path) -> None:
+    reply = ModelReply(text="ok", usage=Usage(input=10_000, output=5))
+    model = ScriptedModel(lambda _request: reply)
+    outcome = await drive(tmp_path, model, Chain())
+    assert kinds(await events_of(config_in(tmp_path), "r"), "budget.overrun")
+    made = len(model.calls)
+    replayed = await romanesco.replay("r", model=model, topologies=[Chain()], config=config_in(tmp_path))
+    assert len(model.calls) == made
+    assert (replayed.status, replayed.answer, replayed.note) == (outcome.status, outcome.answer, outcome.note)
+
+
+async def test_a_root_that_the_limit_of_nodes_refused_is_refused_in_a_replay(tmp_path: Path) -> None:
+    outcome = await drive(tmp_path, ScriptedModel("ok"), Tree(), budget=Budget(nodes=0))
+    replayed = await romanesco.replay("r", topologies=[Tree()], config=config_in(tmp_path))
+    assert (replayed.status, replayed.reason, replayed.note) == (outcome.status, outcome.reason, outcome.note)
+
+
+async def test_embedding_beside_an_open_question_is_active_time(tmp_path: Path) -> None:
+    clock = Clock()
+    asked, embedded = asyncio.Event(), asyncio.Event()
+
+    class Slow(NgramEmbedder):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            await asked.wait()
+            clock.now += 7.0  # with the question open
+            return await super().embed(texts)
+
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        async def measure() -> None:
+            await scope.embed(["a text of words"], key="measured")
+            embedded.set()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(measure())
+            answer = group.create_task(scope.ask("Go?", key="question"))
+        return done(answer.result())
+
+    parts = parts_of(MemoryStore(), ScriptedModel("ok"), clock, Plain(solve))
+    parts.embedder = Slow()
+    session = await start(spec_of("plain"), parts)
+    watcher = session.watch()
+    driving = asyncio.ensure_future(session.drive())
+    async for event in watcher.events():
+        if event.kind == "question.asked":
+            asked.set()
+            await embedded.wait()
+            clock.now += 3600.0  # the person thinks, and nothing else goes on
+            await session.say("answer", text="yes")
+    outcome = await driving
+    assert outcome.answer == "yes" and 7.0 <= outcome.spend.seconds < 8.0
+    at_rest(session)

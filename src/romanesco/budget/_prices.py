@@ -24,8 +24,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
+from romanesco._hosts import on_this_machine
 from romanesco.budget._amount import money, to_dollars, to_steps
 from romanesco.errors import ConfigError, InputError
 from romanesco.task import Bill, Budget
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from romanesco.models._types import Usage
 
 IN_PROCESS = frozenset({"embedded", "scripted", "replay"})
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 OWN_SERVERS = frozenset({"ollama", "llamacpp", "vllm", "lmstudio"})
 # Their caches are written only on request, and this program doesn't ask.
 _CACHE_ON_REQUEST = frozenset({"anthropic", "aws", "google"})
@@ -120,12 +119,6 @@ class Price:
         written = max(tier.output for tier in within)
         return to_dollars(_steps(read) * tokens_in + _steps(written) * tokens_out + _steps(self.request) * calls)
 
-    @property
-    def free(self) -> bool:
-        """Whether no use of it costs anything."""
-        rates = [Tier(0, self.input, self.output, self.cached), *self.tiers]
-        return not (self.request or any(rate.input or rate.output or rate.cached for rate in rates))
-
 
 def price_of(
     model: str, overrides: Mapping[str, Mapping[str, Quote]] | None = None, *, at: datetime | None = None
@@ -147,7 +140,7 @@ def price_of(
             return _configured(key, overrides[key])
     if provider in IN_PROCESS:
         return Price(_ZERO, _ZERO, _ZERO, source="free: runs in this process")
-    if provider in ("http", "https") and urlsplit(model).hostname in LOOPBACK:
+    if on_this_machine(model):
         return Price(_ZERO, _ZERO, _ZERO, source="counted as free: a server on this machine")
     if provider in OWN_SERVERS:
         return Price(_ZERO, _ZERO, _ZERO, source=f"counted as free: a server of your own ({provider})")
@@ -196,6 +189,13 @@ def _each(dollars: Decimal, count: int = _MILLION) -> Decimal:
 
 def _configured(key: str, quote: Mapping[str, Quote]) -> Price:
     known = ", ".join(_FIELDS)
+    if not isinstance(quote, Mapping):
+        raise ConfigError(
+            f'prices."{key}" is not a table',
+            value=repr(quote)[:80],
+            limit=known,
+            advice="Give input and output in US dollars per million tokens; 0 means free.",
+        )
     for name in quote:
         if name not in _FIELDS:
             raise ConfigError(f'prices."{key}" has an unknown entry', value=name, limit=known, advice="Remove it.")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from romanesco.errors import BudgetExceeded, RomanescoError
+from romanesco.errors import RomanescoError
 
 
 class Stopwatch:
@@ -57,15 +56,6 @@ class Stopwatch:
         self._tick()
         self._waits -= 1
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """``pause`` and ``resume`` around a block."""
-        self.pause()
-        try:
-            yield
-        finally:
-            self.resume()
-
     def working(self) -> _Work:
         """A call or other work is in flight in this block: time counts even if a question is open."""
         return _Work(self)
@@ -80,31 +70,6 @@ class Stopwatch:
         """Active seconds until now, those before the resume included."""
         self._tick()
         return self._base
-
-    def remaining(self, limit: float | None) -> float | None:
-        """Seconds left of a limit, never negative; None if there is no limit."""
-        return None if limit is None else max(0.0, limit - self.elapsed)
-
-    def require(self, limit: float | None, *, account: str = "run") -> None:
-        """Refuse when no time is left.
-
-        Args:
-            limit: Seconds, or None for no limit.
-            account: Whose time it is, for the message.
-
-        Raises:
-            BudgetExceeded: With dimension ``seconds``.
-        """
-        if limit is None or self.elapsed < limit:
-            return
-        raise BudgetExceeded(
-            f"account {account} has no wall time left",
-            account=account,
-            dimension="seconds",
-            value=f"{self.elapsed:.1f} s",
-            limit=f"{limit:.1f} s",
-            advice="Raise --minutes and resume the run.",
-        )
 
     def _tick(self) -> None:
         if self._running:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Self
 
 from romanesco.errors import InputError, JournalError, JournalUnwritable, UnknownName
 from romanesco.journal._chain import check_chain
 from romanesco.journal._event import GENESIS, Event, make_event
-from romanesco.journal._feed import Feed
 from romanesco.journal._lock import check_run_id
-from romanesco.journal._payload import PAGE, pack, resolve
+from romanesco.journal._payload import PAGE, pack
 from romanesco.journal._store import RunLock, Store
 
 CREATED = "run.created"
@@ -43,7 +42,7 @@ class Written:
 
 
 class Journal:
-    """The owner's handle on one run: appends in the order of calls, and tells subscribers.
+    """The owner's handle on one run: appends in the order of calls.
 
     Made by ``create`` or ``open``, which take the run's lock; ``close`` frees it. Use it from one event loop.
     Sequence numbers and hashes are given at the call of ``append``, so that concurrent tasks can't reorder
@@ -63,13 +62,12 @@ class Journal:
         self._clock = clock
         self._past = past
         last = past[-1] if past else None
-        self._seq = self._opened_at = last.seq if last else 0
+        self._seq = self._durable = last.seq if last else 0
         self._head = last.hash if last else GENESIS
         self._gate: str | None = CREATED if last is None else RESUMED if last.kind == ENDED else None
         self._pending: list[Event] = []
         self._pending_blobs: dict[str, bytes] = {}
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._feed = Feed(store, run, self._seq)
         self._failure: BaseException | None = None
         self._closed = False
 
@@ -149,7 +147,7 @@ class Journal:
     @property
     def durable(self) -> int:
         """Number of the last event that is durable."""
-        return self._feed.durable
+        return self._durable
 
     @property
     def broken(self) -> bool:
@@ -211,58 +209,28 @@ class Journal:
         self._gate = RESUMED if kind == ENDED else None
         return event
 
-    async def flush(self) -> None:
-        """Wait until everything that was appended is durable.
-
-        Raises:
-            JournalUnwritable: A write failed.
-        """
-        if self._feed.durable < self._seq or self._failure is not None:
-            await self._waiter(self._seq)
-
-    async def resolve(self, event: Event) -> Any:
-        """The event's data, payloads loaded.
-
-        Raises:
-            JournalCorrupt: A payload is missing or altered.
-        """
-        return (await resolve(self._store, [event]))[0]
-
-    def events(self, after: int = 0) -> AsyncGenerator[Event, None]:
-        """Durable events with ``seq > after``, each once and in order, as they come.
-
-        Ends with the ``run.ended`` of this session, or when the journal is closed. A slow reader costs no
-        memory and holds nobody up: what it has not taken yet is read from the store.
-
-        Args:
-            after: The ``seq`` of the last event that the subscriber has; 0 for all.
-
-        Returns:
-            An iterator of events.
-
-        Raises:
-            JournalUnwritable: A write failed; all durable events were given before.
-        """
-        return self._feed.stream(after, self._is_end)
-
-    def _is_end(self, event: Event) -> bool:
-        return event.kind == ENDED and event.seq > self._opened_at and event.seq == self._seq
-
     async def close(self) -> None:
-        """Write what is pending, end the subscriptions and free the run's lock. May be called twice.
+        """Write what is pending and free the run's lock. May be called twice.
 
-        A failed write is not raised here: who awaited the event, or calls ``flush``, gets it.
+        A failed write is not raised here: who awaited the event gets it.
         """
         if self._closed:
             return
         self._closed = True
+        cancelled: asyncio.CancelledError | None = None
+        # The lock is kept while a write is pending, even if this is cancelled: another owner would begin between the
+        # event and its place on disk. A write ends by itself.
         try:
-            if self._feed.durable < self._seq and self._failure is None:
-                with contextlib.suppress(JournalUnwritable):
-                    await self._waiter(self._seq)
+            while self._durable < self._seq and self._failure is None:
+                try:
+                    with contextlib.suppress(JournalUnwritable):
+                        await self._waiter(self._seq)
+                except asyncio.CancelledError as error:
+                    cancelled = error
         finally:
             self._lock.release()
-            self._feed.end()
+        if cancelled is not None:
+            raise cancelled
 
     def _refuse(self, kind: str) -> None:
         if self._failure is not None:
@@ -311,11 +279,10 @@ class Journal:
             return
         if self._failure is not None:
             return
-        self._feed.publish(events)
-        durable = self._feed.durable
+        self._durable = events[-1].seq
         waiting, self._waiting = self._waiting, []
         for seq, waiter in waiting:
-            if seq > durable:
+            if seq > self._durable:
                 self._waiting.append((seq, waiter))
             elif not waiter.done():
                 waiter.set_result(None)
@@ -327,10 +294,9 @@ class Journal:
         for _, waiter in waiting:
             if not waiter.done():
                 waiter.set_exception(self._unwritable())
-        self._feed.end(self._unwritable)
 
     def _durable_at(self, seq: int) -> Generator[Any, None, None]:
-        if seq <= self._feed.durable:
+        if seq <= self._durable:
             return
         yield from self._waiter(seq)
 

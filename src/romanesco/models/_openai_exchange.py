@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -16,8 +15,6 @@ from romanesco.models._types import Json, ModelReply, Timing
 
 if TYPE_CHECKING:
     import aiohttp
-
-_EVENT = re.compile(rb"\s*(?:data|event|id|retry)?:")
 
 
 class Exchange:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import io
-import ipaddress
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from romanesco._hosts import is_loopback
 from romanesco.models._types import Deadlines
 
 if TYPE_CHECKING:
@@ -222,16 +222,6 @@ async def read_all(content: aiohttp.StreamReader) -> bytes:
         chunks.append(chunk)
         size += len(chunk)
     return b"".join(chunks)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def proxy_for(base_url: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from romanesco.errors import ConfigError, KeyMissing, UnknownName
-from romanesco.models._configured import CustomEndpoint, check_url, custom_endpoints, model_windows
+from romanesco.models._configured import check_url, custom_endpoints, model_windows
 from romanesco.models._protocol import ChatModel
 from romanesco.models._providers import CUSTOM, EMBEDDED, PROVIDERS, Provider, key_for, published_window
 from romanesco.models._types import Capabilities
@@ -64,11 +64,6 @@ class ModelPool:
         if model is None:
             model = self._models[name] = self._make(name)
         return model
-
-    def custom(self, name: str) -> CustomEndpoint | None:
-        """The configured endpoint behind a model string, with its window and prices; None for any other string."""
-        provider, _, rest = name.partition(":")
-        return self._custom.get(rest) if provider == CUSTOM else None
 
     async def close(self) -> None:
         """Close every adapter; all are closed even if one fails to. May be called twice.

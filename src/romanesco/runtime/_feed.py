@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ class RunEvent:
             a piece of text that is arriving, which is not journaled.
         node: Path of the node.
         key: The step's key.
-        data: The event's data. Payloads stored apart stand as ``{"$blob": DIGEST}``.
+        data: The event's data, with those payloads too that the journal stores apart.
         seq: Position in the journal; 0 for ``token``.
     """
 
@@ -36,9 +36,10 @@ class RunEvent:
 
 
 class Watcher:
-    """One watcher's queue."""
+    """One watcher's queue. Made by ``Feed.watch``; what is not taken from it is kept until the watcher leaves."""
 
-    def __init__(self) -> None:
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
         self._items: deque[RunEvent | None] = deque()
         self._tokens = 0
         self._ready = asyncio.Event()
@@ -52,18 +53,27 @@ class Watcher:
         self._items.append(event)
         self._ready.set()
 
-    async def events(self) -> AsyncIterator[RunEvent]:
-        """Events until the run ends."""
-        while True:
-            while self._items:
-                event = self._items.popleft()
-                if event is None:
-                    return
-                if event.kind == "token":
-                    self._tokens -= 1
-                yield event
-            self._ready.clear()
-            await self._ready.wait()
+    async def events(self) -> AsyncGenerator[RunEvent, None]:
+        """Events until the run ends. Called once; a reader that breaks off and lets go of it has left."""
+        try:
+            while True:
+                while self._items:
+                    event = self._items.popleft()
+                    if event is None:
+                        return
+                    if event.kind == "token":
+                        self._tokens -= 1
+                    yield event
+                self._ready.clear()
+                await self._ready.wait()
+        finally:
+            self.leave()
+
+    def leave(self) -> None:
+        """Watch no longer, and keep nothing. May be called twice."""
+        self._feed.remove(self)
+        self._items.clear()
+        self._tokens = 0
 
 
 class Feed:
@@ -80,11 +90,16 @@ class Feed:
 
     def watch(self) -> Watcher:
         """A new watcher, which sees what happens from now on."""
-        watcher = Watcher()
+        watcher = Watcher(self)
         self._watchers.append(watcher)
         if self._ended:
             watcher.put(None)
         return watcher
+
+    def remove(self, watcher: Watcher) -> None:
+        """Show no more to a watcher."""
+        if watcher in self._watchers:
+            self._watchers.remove(watcher)
 
     def publish(self, event: RunEvent) -> None:
         """Show an event to all watchers."""

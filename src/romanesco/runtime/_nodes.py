@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from romanesco._codec import from_json, to_json
+from romanesco.errors import RomanescoError
 from romanesco.runtime._context import RunContext
 from romanesco.runtime._ends import STATUS_OF, ended_by, with_answer
 from romanesco.runtime._envelope import Envelope
@@ -27,7 +28,7 @@ async def solve_node(run: RunContext, topology: str, payload: Any) -> Any:
         if run.hooks.guards:
             data = {"goal": task.goal, "topology": topology, "path": path}
             task = replace(task, goal=(await scope.hook(HookPoint.BEFORE_DECOMPOSE, data))["goal"])
-        outcome = await run.topologies[topology].solve(task, scope)
+        outcome = _usable(await run.topologies[topology].solve(task, scope), topology)
     except Exception as caught:  # noqa: BLE001 - one node's fault is its outcome, never its siblings' end
         outcome = ended_by(path, caught, run.offers.get(path))
     outcome = _if_stopped(run, path, outcome)
@@ -36,6 +37,32 @@ async def solve_node(run: RunContext, topology: str, payload: Any) -> Any:
     if run.hooks.guards and (outcome.answer or outcome.status is Status.COMPLETED):
         outcome = await _guarded(scope, outcome)
     return to_json(replace(outcome, topology=topology))
+
+
+def _usable(given: object, topology: str) -> Outcome:
+    """What a topology gave, if it is an outcome that can be journaled and read again.
+
+    Raises:
+        RomanescoError: It is not.
+    """
+    from pydantic import ValidationError  # heavy, and loaded by now: a record has crossed a boundary
+
+    advice = "This is a fault of the topology, not of your input."
+    if not isinstance(given, Outcome):
+        found = type(given).__name__
+        raise RomanescoError(f"The topology {topology} gave no outcome", value=found, limit="an Outcome", advice=advice)
+    try:
+        outcome = from_json(Outcome, {part.name: getattr(given, part.name) for part in fields(given)})
+        return from_json(Outcome, to_json(outcome))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        where = ".".join(str(step) for step in wrong["loc"])
+        value = repr(wrong["input"])[:80]
+        raise RomanescoError(
+            f"The topology {topology} gave an outcome whose {where} is wrong ({wrong['msg']})",
+            value=value,
+            advice=advice,
+        ) from None
 
 
 def _if_stopped(run: RunContext, path: str, outcome: Outcome) -> Outcome:

@@ -18,6 +18,7 @@ from romanesco.errors import (
     JournalCorrupt,
     JournalError,
     PlanRefused,
+    RomanescoError,
     StopReason,
     UnknownName,
 )
@@ -59,6 +60,13 @@ async def plan_run(spec: RunSpec, parts: Parts) -> Plan:
         require_prices(prices, Bill(()), spec.budget)  # before any server is asked: no plan could change it
     desk = Desk(spec, parts.pool, prices, spec.budget)
     plan = await parts.topologies[spec.topology].plan(spec.task, desk)
+    if not isinstance(plan, Plan):
+        raise RomanescoError(
+            f"The topology {spec.topology} gave no plan",
+            value=type(plan).__name__,
+            limit="a Plan",
+            advice="This is a fault of the topology, not of your input.",
+        )
     unknown = desk.unknown_roles()
     if unknown:
         known = ", ".join(sorted(desk.roles))
@@ -309,17 +317,20 @@ def _wire(
         past.add(attempt.node, attempt.role, attempt.line, attempt.call_line, amount)
     for node in recovered.opened:
         past.open(node)
-    run_account = ledger.open("run", limits=Limits.of(spec.budget))
+    # A replay spends nothing, so that limits which were lowered since the calls were made have nothing to refuse in it.
+    # Only how many nodes there may be is asked anew: a root that was refused stands on no record.
+    live = journal is not None
+    run_account = ledger.open("run", limits=Limits.of(spec.budget) if live else Limits(nodes=spec.budget.nodes))
     lines = bill_accounts(ledger, run_account, plan.bill, spent=past.lines)
     ledger.restore(run_account, past.run)
-    if recovered.overrun:
+    if recovered.overrun and live:
         ledger.stop(run_account, recovered.overrun)
     feed = Feed()
     run = RunContext(
         spec=spec,
         plan=plan,
         journal=Recorder(journal, feed, recovered.clockwork),
-        memo=Memo(recovered.steps, live=journal is not None),
+        memo=Memo(recovered.steps, live=live),
         ledger=ledger,
         accounts=Accounts(ledger, run_account, lines, past=past, role_limits=spec.role_limits),
         stopwatch=Stopwatch(parts.clock, base=recovered.elapsed),

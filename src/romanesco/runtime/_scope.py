@@ -57,7 +57,8 @@ class NodeScope:
         async def do() -> list[list[float]]:
             try:
                 async with asyncio.timeout(self.run.spec.deadlines.total):
-                    return usable(await embedder.embed(list(texts)), len(texts))
+                    with self.run.stopwatch.working():
+                        return usable(await embedder.embed(list(texts)), len(texts))
             except EmbeddingFailed:
                 raise
             except TimeoutError:

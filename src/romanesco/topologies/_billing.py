@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from romanesco.errors import ConfigError
 from romanesco.models import ModelRequest, TokenCount, reask_overhead
-from romanesco.task import Bill, BillLine, Budget
+from romanesco.task import Bill, BillLine, Budget, Source
 
 if TYPE_CHECKING:
     from romanesco.runtime import PlanningDesk
@@ -35,6 +35,8 @@ few bytes can overflow it, which costs the call; a bill never relies on it."""
 WINDOW_BYTES = 2
 """Where an endpoint does not count tokens, a window is taken to hold this many bytes of text a token: English has 4.5,
 Chinese 3, so it is on the safe side. A bill never relies on it; there one byte is one token."""
+CHARS_PER_TOKEN = 32
+"""No text that is worth reading has more characters a token than this: English has 4.5, an indented table maybe 10."""
 REPAIR_SHARE, REPAIR_MIN = 4, 2
 """Repair pool: one re-ask for every so many structured calls, at least so many."""
 RETRY_SHARE, RETRY_MIN = 4, 4
@@ -110,6 +112,20 @@ def room(request: ModelRequest, count: TokenCount) -> int:
     """Room that a request needs in its model's window, the reply included."""
     prompt = count.tokens if count.exact else math.ceil(count.tokens / WINDOW_BYTES)
     return prompt + request.max_output_tokens
+
+
+def readable(sources: Iterable[Source], window: int) -> int:
+    """Characters of sources that may fit into a window: where the search for what does fit begins.
+
+    Counting is for what can be shown. A source of many megabytes beside a small window would else be counted as a
+    whole, only to be told that nearly all of it is too much.
+
+    Args:
+        sources: The sources, their names and markers allowed for.
+        window: The model's window in tokens.
+    """
+    whole = sum(len(source.text) + 200 for source in sources)
+    return min(whole, window * CHARS_PER_TOKEN)
 
 
 async def bound(desk: PlanningDesk, request: ModelRequest, pieces: Sequence[Piece], *, purpose: str) -> CallBound:

@@ -10,7 +10,7 @@ from romanesco.errors import InputError, PlanRefused
 from romanesco.models import Message, ModelRequest
 from romanesco.personas import Persona, builtin_personas, load_personas
 from romanesco.task import Bill, Plan, Task
-from romanesco.topologies._billing import FILLER, CallBound, excess, room, shown, without_pools
+from romanesco.topologies._billing import FILLER, CallBound, excess, readable, room, shown, without_pools
 from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal._bill import NodeCalls, bill, integration_bound, node_calls
 from romanesco.topologies.fractal._params import Params, parse_params
@@ -195,7 +195,7 @@ class _Planner:
         sources = self.task.sources
         if not any(source.text.strip() for source in sources):
             return params, {}, []
-        chars = sum(len(source.text) for source in sources) + 200 * len(sources)
+        chars = readable(sources, min(windows[self.desk.model(one.id)] or d.UNKNOWN_WINDOW for one in params.team))
         while chars >= SHORTEST_PAYLOAD:
             payloads = deal(params, sources, chars)
             worst = min([await self._share_that_fits(requests, one, payloads[one.id], windows) for one in params.team])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from romanesco.errors import PlanRefused
 from romanesco.personas import split
 from romanesco.task import Plan, Task
-from romanesco.topologies._billing import bound, excess, make_bill, room, shown, without_pools
+from romanesco.topologies._billing import bound, excess, make_bill, readable, room, shown, without_pools
 from romanesco.topologies.single import _params as p
 from romanesco.topologies.single._request import build_request, show_sources
 
@@ -74,7 +74,7 @@ async def _source_chars(task: Task, desk: PlanningDesk, model: str, window: int,
         )
     if not any(source.text.strip() for source in task.sources):
         return 0
-    chars = sum(len(source.text) for source in task.sources) + 200 * len(task.sources)
+    chars = readable(task.sources, window)
     while chars >= _SHORTEST:
         text = show_sources(task.sources, chars)
         request = build_request(model, task.goal, text, params)
