@@ -1,10 +1,7 @@
 """What a resumed run already knows: results and failures by step, and when each may be used again.
 
 A finished step gives its result again if the request is the same. A failure is given again only if the
-topology went on after it (it asked for something else once it knew); otherwise the step is tried again.
-``asked`` is the journal position at which the topology asked for a step, so ``asked >= seq of a failure``
-means that the topology may have acted on the failure. Refusals by a budget are forgotten when the limits have
-changed since; what was asked after a forgotten refusal is kept, but may be replaced (``loose``).
+topology went on after it; otherwise the step is tried again: see ``_refold``, which makes this memory.
 
 A topology catches the errors of its members, and a divergence must not pass for one of them: the first
 divergence is kept, every later step raises it again, and the run ends with it.
@@ -12,11 +9,10 @@ divergence is kept, every later step raises it again, and the run ends with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from romanesco.errors import BudgetExceeded, Diverged, StopReason
+from romanesco.errors import Diverged
 
 
 @dataclass(slots=True)
@@ -31,6 +27,8 @@ class Recorded:
         failure: Data of the failing event, if it failed for good.
         attempts: Attempts that were started.
         open: Attempts that were started and never ended: in flight when the process died.
+        loose: Another request may take its place: it was asked after a failure that was tried again since.
+        older: What the step had before another request took its place, by the older request's fingerprint.
     """
 
     seq: int = 0
@@ -41,6 +39,17 @@ class Recorded:
     attempts: int = 0
     open: int = 0
     loose: bool = False
+    older: dict[str, Recorded] = field(default_factory=dict)
+
+    def renew(self, fingerprint: str) -> None:
+        """Another request takes the step's place: what it had is kept under its own fingerprint."""
+        if fingerprint == self.fingerprint:
+            return
+        if self.data is not None:
+            self.older[self.fingerprint] = replace(self, failure=None, older={})
+        before = self.older.get(fingerprint)
+        self.fingerprint, self.failure, self.loose = fingerprint, None, False
+        self.data = None if before is None else before.data
 
 
 StepId = tuple[str, str]
@@ -51,6 +60,13 @@ def place_of(path: str) -> StepId:
     """The step of its parent that a child node is."""
     parent, _, name = path.rpartition("/")
     return parent or "/", f"spawn:{name}"
+
+
+def forget(steps: dict[StepId, Recorded], node: str) -> None:
+    """Drop what is recorded of a node and below it."""
+    below = node.rstrip("/") + "/"
+    for step in [step for step in steps if step[0] == node or step[0].startswith(below)]:
+        del steps[step]
 
 
 @dataclass(slots=True)
@@ -110,6 +126,8 @@ class Memo:
                         advice="The topology, a persona or a parameter changed since; start a new run.",
                     )
                 )
+        if recorded is not None and fingerprint in recorded.older:
+            return recorded.older[fingerprint]
         if not self.live:
             self.ran_out = True
             raise self._diverge(
@@ -123,9 +141,7 @@ class Memo:
 
     def forget(self, node: str) -> None:
         """Drop what is recorded of a node and below it: another task takes its place."""
-        below = node.rstrip("/") + "/"
-        for step in [step for step in self.steps if step[0] == node or step[0].startswith(below)]:
-            del self.steps[step]
+        forget(self.steps, node)
 
     def attempts(self, node: str, key: str) -> int:
         """Attempts that were started before."""
@@ -136,73 +152,3 @@ class Memo:
         """Whether an attempt was in flight when a process died."""
         recorded = self.steps.get((node, key))
         return recorded is not None and recorded.open > 0
-
-
-def settle_failures(steps: dict[StepId, Recorded], *, limits_changed_at: int, reopened_at: int) -> None:
-    """Drop the failures that are to be tried again; mark what was asked after a dropped refusal as loose.
-
-    Args:
-        steps: Recorded steps, changed in place.
-        limits_changed_at: Position of the last change of limits, 0 if none.
-        reopened_at: Position of the last ``run.ended`` that a resume follows, 0 if none: a person asked to go on.
-    """
-    latest_question: dict[str, int] = {}
-    for (node, _), recorded in steps.items():
-        latest_question[node] = max(latest_question.get(node, 0), recorded.asked)
-    dropped: dict[str, int] = {}
-    for (node, _), recorded in steps.items():
-        failure = recorded.failure
-        if failure is None or recorded.data is not None:
-            continue
-        refusal = failure["error"] == BudgetExceeded.code
-        went_on = latest_question[node] >= recorded.seq
-        if (refusal and recorded.seq < max(limits_changed_at, reopened_at)) or not went_on:
-            dropped[node] = min(dropped.get(node, recorded.seq), recorded.seq)
-            recorded.failure = None
-    for (node, key), recorded in list(steps.items()):
-        if key == "node.ended" and recorded.data is not None:
-            outcome = recorded.data["outcome"]
-            cut = outcome["reason"] in (StopReason.BUDGET, StopReason.DEADLINE) and recorded.seq < limits_changed_at
-            if outcome["status"] != "completed" and (recorded.seq < reopened_at or cut):
-                del steps[node, key]
-                parent, _ = place_of(node)
-                dropped[parent] = min(dropped.get(parent, recorded.seq), recorded.seq)
-    for (node, key), recorded in list(steps.items()):
-        if node in dropped and max(recorded.asked, recorded.seq if not recorded.asked else 0) >= dropped[node]:
-            if key.startswith("record:"):
-                del steps[node, key]  # decided without what is tried again now
-            else:
-                recorded.loose = True
-
-
-def memo_from(events: Iterable[tuple[int, str, str, str, dict[str, Any]]]) -> dict[StepId, Recorded]:
-    """Recorded steps from ``(seq, kind, node, key, data)`` of a run's events, payloads resolved."""
-    steps: dict[StepId, Recorded] = {}
-    for seq, kind, node, key, data in events:
-        if kind == "call.started":
-            step = steps.setdefault((node, key), Recorded())
-            step.attempts += 1
-            step.open += 1
-            step.asked = data["asked"]
-            step.fingerprint = data["fingerprint"]
-        elif kind == "call.failed":
-            steps[node, key].open -= 1
-        elif kind == "call.finished":
-            step = steps[node, key]
-            step.open -= 1
-            step.seq, step.data, step.failure = seq, data, None
-        elif kind in ("step.finished", "step.failed"):
-            step = steps.setdefault((node, key), Recorded())
-            step.seq, step.asked, step.fingerprint = seq, data["asked"], data["fingerprint"]
-            if kind == "step.finished":
-                step.data, step.failure = data, None
-            else:
-                step.failure = data
-        elif kind in ("node.opened", "node.ended"):
-            steps[node, key] = Recorded(seq=seq, data=data)
-            # Opening a child is a question of its parent's; a refused child was never opened.
-            if kind == "node.opened" or place_of(node) not in steps:
-                steps[place_of(node)] = Recorded(seq=seq, asked=seq, fingerprint=data["fingerprint"], data=data)
-        elif key.startswith("record:"):
-            steps[node, key] = Recorded(seq=seq, data=data)
-    return steps

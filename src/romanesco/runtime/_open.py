@@ -27,11 +27,12 @@ from romanesco.runtime._accounts import Accounts, Past
 from romanesco.runtime._context import RunContext
 from romanesco.runtime._desk import Desk
 from romanesco.runtime._feed import Feed
-from romanesco.runtime._memo import Memo, memo_from
+from romanesco.runtime._memo import Memo
 from romanesco.runtime._nodes import solve_node
 from romanesco.runtime._questions import Questions
 from romanesco.runtime._recorder import Recorder
 from romanesco.runtime._recover import FoldedEvent, Recovery, recover
+from romanesco.runtime._refold import memo_from
 from romanesco.runtime._resend import room_for_doubts, with_raises
 from romanesco.runtime._session import Parts, Session, end_data
 from romanesco.runtime._shared import check_shared, figures, reserve_shared, settle_shared

@@ -8,8 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 from romanesco.runtime._clockwork import Clockwork
-from romanesco.runtime._memo import Recorded, StepId, memo_from, settle_failures
+from romanesco.runtime._memo import Recorded, StepId
 from romanesco.runtime._overruns import call_overruns
+from romanesco.runtime._refold import memo_from
 from romanesco.task import CallOverrun, Spend
 
 FoldedEvent = tuple[int, str, str, str, dict[str, Any]]
@@ -123,32 +124,23 @@ class Recovery:
 def recover(events: Iterable[FoldedEvent]) -> Recovery:
     """Fold a run's events."""
     listed = list(events)
-    state = Recovery(steps=memo_from(listed))
+    state = Recovery(steps=memo_from(listed, coming=True))
     open_attempts: dict[tuple[str, str, int], Attempted] = {}
-    limits_changed_at = reopened_at = ended_at = 0
     for seq, kind, node, key, data in listed:
         state.seq = seq
         state.elapsed = max(state.elapsed, data.get("elapsed", 0.0))
         state.clockwork.take(kind, data)
         if kind.startswith("call."):
             _fold_call(state, open_attempts, kind, node, key, data)
-        elif kind == "run.ended":
-            ended_at = seq
-            _fold_run(state, kind, data)
-        elif kind == "run.resumed":
-            reopened_at = max(reopened_at, ended_at)
-            _fold_run(state, kind, data)
         elif kind == "budget.changed":
             if _gives_more(state, data):
                 state.overrun = ""  # a person has looked at it
             state.budget.append(data)
-            limits_changed_at = seq
         elif kind == "budget.overrun":
             state.overrun = f"a server reported more than was reserved for the call {key}"
             state.overruns += call_overruns(node, key, data["accounts"])
         elif kind == "bill.raised":
             state.raises.append(data)
-            limits_changed_at = seq
         elif kind.startswith("run."):
             _fold_run(state, kind, data)
         elif not _fold_node(state, kind, node, key, data) and key.startswith("record:"):
@@ -158,7 +150,6 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
         attempt.spent.in_doubt = 1
     _answer_questions(state)
     state.spent = total(state.attempts)
-    settle_failures(state.steps, limits_changed_at=limits_changed_at, reopened_at=reopened_at)
     return state
 
 
