@@ -375,6 +375,13 @@ def test_a_cut_reply_gives_a_part_of_the_value_or_a_failure_never_another_value(
         assert outcome.kind in (FailureKind.TRUNCATED, FailureKind.EMPTY, FailureKind.SCHEMA_ECHO)
 
 
+@pytest.mark.parametrize("number", ["7.9e-289", "5e-05", "2.2250738585e-313", "0.25", "1"])
+def test_a_number_that_the_end_may_have_cut_is_not_taken(number: str) -> None:
+    text = f'{{"agree": true, "confidence": {number}'
+    for end in range(len(text) + 1):
+        assert not isinstance(run(text[:end], "verdict", FinishReason.LENGTH), Parsed), text[:end]
+
+
 TOKENS = st.lists(
     st.sampled_from(
         ['{', '}', '[', ']', '"', "'", '“', '”', ':', ',', '：', '，', '\\', '\\"', '\\u12', '\\ud800', '\n', ' ',
