@@ -101,7 +101,8 @@ def test_an_answer_that_only_the_output_cap_cut_is_not_told_to_resume() -> None:
 
 
 def test_an_outcome_shows_dissent_cost_head_and_certificate() -> None:
-    dissent = (Dissent("scout", "P1.1", "Wait a year.\nThen look."), Dissent("maker", "P2.1", "x" * 400))
+    wait = "Wait a year.\nThen look."
+    dissent = (Dissent("scout", "P1.1", wait), Dissent("maker", "P2.1", "x" * 400), Dissent("judge", "P1.1", wait))
     outcome = Outcome(
         Status.COMPLETED,
         StopReason.COMPLETED,
@@ -114,7 +115,8 @@ def test_an_outcome_shows_dissent_cost_head_and_certificate() -> None:
         certificate="/x/r1.json",
     )
     shown = text(outcome_parts(outcome), width=400)
-    assert "dissent  scout for P1.1: Wait a year. Then look.\n" in shown
+    assert shown.count("Wait a year") == 1
+    assert "dissent  scout, judge for P1.1: Wait a year. Then look.\n" in shown
     assert "..." in shown.split("dissent  maker", 1)[1].splitlines()[0]
     assert "2 of 5 calls, 200 of 650 tokens, price unknown, 1 min 05 s, estimated in part, 1 call in doubt" in shown
     assert "ab" * 32 in shown and "/x/r1.json" in shown and "romanesco show r1" in shown

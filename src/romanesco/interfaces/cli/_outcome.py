@@ -44,11 +44,19 @@ def outcome_parts(outcome: Outcome, refusal: Refusal | None = None) -> list[Rend
 
 
 def dissent_lines(dissent: tuple[Dissent, ...]) -> list[RenderableType]:
-    """One line for each position that did not carry."""
+    """One line for each position that did not carry, with all who held it."""
     return [
-        Labelled("dissent  ", plain((one.member, "bold"), f" for {one.proposal}: {one_line(one.position, _LINE)}"))
-        for one in dissent
+        Labelled("dissent  ", plain((members, "bold"), f" for {proposal}: {one_line(position, _LINE)}"))
+        for members, proposal, position in positions(dissent)
     ]
+
+
+def positions(dissent: tuple[Dissent, ...]) -> list[tuple[str, str, str]]:
+    """Who held it, the proposal, and the position: once for each position, in the order of who held it first."""
+    held: dict[tuple[str, str], list[str]] = {}
+    for one in dissent:
+        held.setdefault((one.proposal, one.position), []).append(one.member)
+    return [(", ".join(members), proposal, position) for (proposal, position), members in held.items()]
 
 
 def cost_text(outcome: Outcome, in_flight: int = 0) -> str:

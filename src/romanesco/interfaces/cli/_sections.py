@@ -12,7 +12,7 @@ from romanesco.errors import InputError
 from romanesco.interfaces.cli._bill import cost_table, limits_text
 from romanesco.interfaces.cli._ending import ending_parts, overrun_parts, way_on, way_part
 from romanesco.interfaces.cli._grid import Grid, Labelled
-from romanesco.interfaces.cli._outcome import cost_text
+from romanesco.interfaces.cli._outcome import cost_text, positions
 from romanesco.interfaces.cli._read import INTERRUPTED, RUNNING, Record
 from romanesco.interfaces.cli._screen import plain
 from romanesco.interfaces.cli._text import clean, count, moment, one_line, ratio, seconds
@@ -110,7 +110,8 @@ def _decision(record: Record) -> list[RenderableType]:
 def _dissent(record: Record) -> list[RenderableType]:
     dissent = record.outcome.dissent
     parts: list[RenderableType] = [
-        Labelled(f"{one.member} ", f"for {one.proposal}: {one_line(one.position)}", style="bold") for one in dissent
+        Labelled(f"{members} ", f"for {proposal}: {one_line(position)}", style="bold")
+        for members, proposal, position in positions(dissent)
     ]
     grounds = dict.fromkeys(ground for one in dissent for ground in one.grounds)
     if grounds:
