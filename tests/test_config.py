@@ -52,10 +52,11 @@ def test_the_file_is_found_in_a_folder_above(tmp_path: Path, monkeypatch: pytest
         ("model = 3", "a text"),
         ("roles = 3", "must be a table"),
         ("not toml at all", "not valid TOML"),
-        ("[deadlines]\ntotal = inf", "0 or more"),
         ('[limits.friction-engine]\ntokens = "abc"', "limits.friction-engine.tokens is wrong"),
         ("[limits.friction-engine]\ntokens = -3", "a whole number, 0 or more"),
         ('[limits.friction-engine]\nusd = "much"', "an amount in US dollars, 0 or more"),
+        ("[deadlines]\ntotal = inf", "above 0"),
+        ("[deadlines]\ntotal = 0", "above 0"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_place(tmp_path: Path, text: str, expected: str) -> None:

@@ -200,3 +200,32 @@ async def test_of_a_huge_source_no_more_is_counted_than_could_be_read(topology: 
         shown.append(plan.params["source_chars" if topology == "single" else "payload_chars"])
     assert 4096 < model.largest < len(text) / 10
     assert shown == pytest.approx([shown[0]] * 2, rel=0.05)
+
+
+async def test_the_keyword_of_the_command_line_is_no_id() -> None:
+    store = MemoryStore()
+    with pytest.raises(InputError, match="keyword of the command line"):
+        await romanesco.run("Hi", model=ScriptedModel("Hello."), topology="single", store=store, run="last")
+    assert await store.runs() == []
+
+
+@pytest.mark.parametrize("params", [[1], "k=3", 5])
+async def test_parameters_must_be_a_mapping(params: Any) -> None:
+    with pytest.raises(InputError, match="The parameters are not a mapping"):
+        await romanesco.run("Hi", model=ScriptedModel("Hello."), params=params, store=MemoryStore())
+
+
+async def test_a_store_of_the_callers_leaves_no_certificate_unless_a_home_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user" / "data"))
+    (tmp_path / "empty.toml").touch()
+    for home, wanted in ((None, ""), (tmp_path / "home", str(tmp_path / "home" / "certificates" / "r.json"))):
+        config = load_config(tmp_path / "empty.toml", env={}, overrides={"home": home and str(home)})
+        outcome = await romanesco.run(
+            "Hi", model=ScriptedModel("Hello."), topology="single", store=MemoryStore(), config=config, run="r"
+        )
+        assert outcome.certificate == wanted
+        assert not (tmp_path / "user").exists()
+    assert (tmp_path / "home" / "certificates" / "r.json").is_file()

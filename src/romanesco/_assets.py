@@ -126,8 +126,14 @@ def require(asset: Asset, *, env: Mapping[str, str] | None = None) -> tuple[Path
     """Paths of an asset's files, checked against their checksums.
 
     Raises:
-        ConfigError: The files are in none of the folders, or one of them is not the file that it should be.
+        ConfigError: ``ROMANESCO_MODELS`` names no folder, the files are in none of the folders, or one of them is not
+            the file that it should be.
     """
+    named = (os.environ if env is None else env).get(ENV_FOLDER)
+    if named and not Path(named).is_dir():  # else the files of another folder would be used in silence
+        raise ConfigError(
+            f"{ENV_FOLDER} names no folder", value=named, advice="Correct it, or unset it to look in the usual folders."
+        )
     paths = find(asset, env=env)
     if paths is None:
         raise ConfigError(

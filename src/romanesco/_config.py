@@ -20,6 +20,8 @@ from romanesco.task import Budget
 
 FILE = "romanesco.toml"
 DEFAULT_MODEL = "embedded:smollm2"
+DEFAULT = "default"
+"""Source of a value that nobody gave."""
 
 
 def _text(value: Any) -> str:
@@ -53,6 +55,16 @@ def _seconds(value: Any) -> float:
     number = float(value)
     if not 0 <= number < float("inf"):
         raise ValueError("a number, 0 or more")
+    return number
+
+
+def _deadline(value: Any) -> float:
+    try:
+        number = _seconds(value)
+    except (ValueError, TypeError):
+        number = 0.0
+    if number == 0:  # it would be over before anything could be sent
+        raise ValueError("a number of seconds above 0")
     return number
 
 
@@ -110,10 +122,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("day.tokens", _whole, None, "tokens, all runs of a day (UTC) together"),
     Setting("day.usd", _money, None, "US dollars, all runs of a day (UTC) together"),
     Setting("day.calls", _whole, None, "requests, all runs of a day (UTC) together"),
-    Setting("deadlines.connect", _seconds, 10.0, "seconds to connect"),
-    Setting("deadlines.first_token", _seconds, 120.0, "seconds until the first token"),
-    Setting("deadlines.between_tokens", _seconds, 60.0, "seconds between two tokens"),
-    Setting("deadlines.total", _seconds, 600.0, "seconds of a whole call"),
+    Setting("deadlines.connect", _deadline, 10.0, "seconds to connect"),
+    Setting("deadlines.first_token", _deadline, 120.0, "seconds until the first token"),
+    Setting("deadlines.between_tokens", _deadline, 60.0, "seconds between two tokens"),
+    Setting("deadlines.total", _deadline, 600.0, "seconds of a whole call"),
     Setting("retry.attempts", _positive, 3, "attempts of a call when failures may have been paid for"),
     Setting("retry.rate_limited", _positive, 12, "attempts of a call when the server says 429"),
     Setting("retry.base", _seconds, 0.5, "first back-off in seconds"),
@@ -221,7 +233,7 @@ def load_config(
     flat, tables = _flatten(data, path)
     values: dict[str, Value] = {}
     for setting in SETTINGS:
-        value = Value(setting.default, "default")
+        value = Value(setting.default, DEFAULT)
         for raw, source in (
             (flat.get(setting.name), str(path)),
             (env.get(setting.variable) or None, f"environment: {setting.variable}"),

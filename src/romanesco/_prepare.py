@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from romanesco._config import Config
+from romanesco._config import DEFAULT, Config
 from romanesco.errors import InputError
 from romanesco.models import ChatModel
 from romanesco.runtime import (
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from romanesco.embeddings import Embedder
     from romanesco.journal import Store
 
+
+LAST = "last"
+"""What the command line calls the newest run, so no run can have it as its id."""
 
 SOURCE_BYTES = 16_000_000
 """Largest source file."""
@@ -168,6 +171,7 @@ async def open_parts(
     embedder: Embedder | None = None,
     engine: Engine | None = None,
     hooks: Hooks | None = None,
+    read_only: bool = False,
 ) -> AsyncIterator[Parts]:
     """Open what runs are made of, and close it again.
 
@@ -178,6 +182,7 @@ async def open_parts(
         embedder: An embedder of the caller's; None takes the configured one.
         engine: What drives children and steps; None drives them in this process.
         hooks: Guards by hook point.
+        read_only: The configured journal is only read, so it may lie where nothing can be written.
     """
     from romanesco.embeddings import StaticEmbedder
     from romanesco.journal import SQLiteStore
@@ -185,7 +190,11 @@ async def open_parts(
 
     pool = ModelPool(config.tables, connections=max(256, config["concurrency"]))
     home = config.home()
-    own_store = SQLiteStore(home / "journal.db", synchronous=config["synchronous"]) if store is None else None
+    own_store = None
+    if store is None:
+        own_store = SQLiteStore(home / "journal.db", synchronous=config["synchronous"], read_only=read_only)
+    # Who keeps the journal elsewhere and names no home has asked for no files in the user's own folder.
+    keeps = store is None or config.values["home"].source != DEFAULT
     chosen = store or own_store
     assert chosen is not None
     parts = Parts(
@@ -195,7 +204,7 @@ async def open_parts(
         topologies=Topologies(topologies),
         hooks=hooks or Hooks(),
         prices={**endpoint_prices(config), **config.tables.get("prices", {})},
-        certificates=home / "certificates",
+        certificates=home / "certificates" if keeps else None,
     )
     if engine is not None:
         parts.engine = engine
@@ -223,6 +232,15 @@ def make_spec(
     """A run as it will be journaled: the arguments, and the configuration where they are silent."""
     from romanesco.models import Deadlines
 
+    if run == LAST:
+        raise InputError(
+            "A run can't have that id",
+            value=repr(run),
+            limit="any other",
+            advice=f"{LAST!r} is a keyword of the command line: it means the newest run.",
+        )
+    if params is not None and not isinstance(params, Mapping):
+        raise InputError("The parameters are not a mapping", value=repr(params)[:80], advice='Write {"k": 3}.')
     chosen = topology or config["topology"]
     shared = []
     if config["project.name"] is not None:

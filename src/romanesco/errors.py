@@ -317,6 +317,7 @@ class RunBusy(JournalError):
     """Another process owns this run."""
 
     code = "run-busy"
+    reason = StopReason.INPUT  # the journal is well: what was asked for can't be done now
 
 
 class Diverged(RomanescoError):

@@ -58,7 +58,7 @@ def test_a_refusal_changes_nothing_and_names_account_dimension_value_and_limit()
     assert (error.account, error.dimension, error.value, error.limit) == ("run/line:critique", "calls", 4, 3)
     assert error.reason is StopReason.BUDGET
     assert str(error) == (
-        "account run/line:critique has no room for 1 more calls (0 used, 3 reserved); got 4; limit 3. "
+        "account run/line:critique has no room for 1 more call (0 used, 3 reserved); got 4; limit 3. "
         "At most 0 would fit; raise the budget's calls."
     )
 
@@ -346,7 +346,7 @@ def test_a_carved_limit_is_raised_from_and_lowered_to_the_parents_remainder() ->
     ledger, run, child = carved()
     ledger.set_limit(child, "tokens", 100)
     assert run.reserved("tokens") == 100
-    with pytest.raises(BudgetExceeded, match="account run has no room for 1 more tokens"):
+    with pytest.raises(BudgetExceeded, match="account run has no room for 1 more token "):
         ledger.set_limit(child, "tokens", 101)
     held = ledger.reserve([child], Amount(30))
     ledger.set_limit(child, "tokens", 10)
@@ -373,7 +373,7 @@ def test_lowering_the_parent_binds_what_was_carved_before() -> None:
     ledger, run, child = carved()
     ledger.set_limit(run, "tokens", 20)
     held = ledger.reserve([child], Amount(20))
-    with pytest.raises(BudgetExceeded, match=r"account run has no room for 1 more tokens \(0 used, 20 reserved\)"):
+    with pytest.raises(BudgetExceeded, match=r"account run has no room for 1 more token \(0 used, 20 reserved\)"):
         ledger.reserve([child], Amount(1))
     ledger.settle(held, Amount(20))
     assert run.used("tokens") == 20

@@ -218,6 +218,7 @@ async def test_a_full_database_does_not_stop_reading_and_later_writes(tmp_path: 
     async with SQLiteStore(path) as store:
         async with await Journal.create(store, "r") as journal:
             await journal.append("run.created", data={})
+            assert store._writer is not None
             connection = store._writer._connection
             pages = connection.execute("PRAGMA page_count").fetchone()[0]
             connection.execute(f"PRAGMA max_page_count={pages}")

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from romanesco.interfaces.cli import main
+from romanesco.journal._schema import open_writer
 from romanesco.testing import FakeServerProcess
 from tests.interfaces.commands import Commands, Done
+from tests.support import PATIENCE
 
 
 @pytest.fixture
@@ -30,6 +32,11 @@ class Inside:
         code = main(list(map(str, words)))
         out, err = self._capture.readouterr()
         return Done(code, out, err)
+
+
+def empty_journal(home: Path) -> None:
+    home.mkdir()
+    open_writer(home / "journal.db", synchronous="NORMAL", patience=PATIENCE).close()
 
 
 @pytest.mark.parametrize(
@@ -74,11 +81,13 @@ class Inside:
         (("verify", "nonsense"), 2, "No such run"),
         (("verify", "x", "--certificate", "missing.json"), 2, "The certificate can't be read"),
         (("export", "nonsense"), 2, "No such run"),
-        (("runs", "--limit", "-1"), 2, "--limit is wrong; got '-1'"),
+        (("runs", "--limit", "-1"), 2, "--limit is wrong; got '-1'; limit a whole number, 0 or more. 0 shows all."),
+        (("run", "Hi", "--id", "last"), 2, "A run can't have that id; got 'last'"),
     ],
     ids=lambda value: " ".join(value)[:40].replace("\x00", "0") if isinstance(value, tuple) else "",
 )
-def test_wrong_words(inside: Inside, words: tuple[str, ...], code: int, said: str) -> None:
+def test_wrong_words(inside: Inside, tmp_path: Path, words: tuple[str, ...], code: int, said: str) -> None:
+    empty_journal(tmp_path / "home")
     done = inside(*words)
     assert (done.code, done.out) == (code, "")
     assert said in done.error
@@ -189,7 +198,7 @@ def test_debug_shows_the_trace_and_the_line(inside: Inside) -> None:
         done = inside(*words)
         assert done.code == 2
         assert "Traceback" in done.err
-        assert done.err.rstrip().splitlines()[-1].startswith("error: No such run")
+        assert done.err.rstrip().splitlines()[-1].startswith("error: There is no journal")
 
 
 def test_an_unexpected_fault_is_one_line(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,3 +220,35 @@ def test_ctrl_c_before_the_run_has_started(inside: Inside, monkeypatch: pytest.M
     done = inside("plan", "Hi")
     assert (done.code, done.out) == (130, "")
     assert "Traceback" not in done.err
+
+
+def test_caps_that_fill_the_window_are_named_and_not_the_goal(inside: Inside, server: FakeServerProcess) -> None:
+    done = inside("plan", "hi", "--param", "proposal_tokens=100000", "-m", f"{server.url}#fake")
+    assert done.code == 7
+    assert "lower proposal_tokens" in done.error
+    assert "shorten the goal" not in done.error.lower()
+
+
+def test_the_models_folder_must_be_there(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROMANESCO_MODELS", str(tmp_path / "nope"))
+    done = inside("run", "Hi", "--topology", "single")
+    assert done.code == 2
+    assert done.error.startswith(f"ROMANESCO_MODELS names no folder; got {tmp_path / 'nope'}")
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "last"), ("replay", "last"), ("verify", "x"), ("export", "x"), ("stop", "x")], ids=" ".join
+)
+def test_what_only_looks_makes_no_journal(inside: Inside, tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = inside(*words)
+    assert done.code == 2
+    assert done.error.startswith(f"There is no journal; got {tmp_path / 'home' / 'journal.db'}")
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_list_of_runs_says_that_there_is_no_journal(inside: Inside, tmp_path: Path) -> None:
+    done = inside("runs")
+    assert (done.code, done.out) == (0, "")
+    assert f"There is no journal at {tmp_path / 'home' / 'journal.db'}." in done.err
+    assert inside("runs", "--json").json == []
+    assert not (tmp_path / "home").exists()

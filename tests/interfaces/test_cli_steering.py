@@ -28,7 +28,7 @@ def test_stop_from_another_process(romanesco: Commands, slow: FakeServerProcess)
     assert [(one["run"], one["status"], one["spend"]["calls"]) for one in listed] == [("r", "running", 3)]
     assert "running" in romanesco("show", "r").out
     busy = romanesco("resume", "r")
-    assert busy.code == 8 and "owned by process" in busy.error
+    assert busy.code == 2 and "owned by process" in busy.error
     said = romanesco("stop", "r", "--json")
     assert said.code == 0 and said.json["ok"] is True, said.err
     sent = len(slow.ledger.requests)
@@ -157,6 +157,11 @@ def test_limits_are_changed_while_it_runs(romanesco: Commands, server: FakeServe
     asked(romanesco, 0)
     said = romanesco("budget", "q", "--tokens", "500", "--calls", "none", "--json")
     assert (said.code, said.json["ok"]) == (0, True), said.err
+    assert said.json["message"] == "The limit of tokens is 500 now. There is no limit of calls now."
+    said = romanesco("budget", "q", "--tokens", "5000", "--minutes", "90")
+    assert said.out == "The limit of tokens is 5,000 now. The limit of time is 90 min now.\n"
+    said = romanesco("budget", "q", "--tokens", "500", "--minutes", "none")
+    assert said.out == "The limit of tokens is 500 now. There is no limit of time now.\n"
     assert romanesco("budget", "q", "--minutes", "-1").code == 2
     assert romanesco("answer", "q", "yes").code == 0
     done = finish(process)

@@ -294,13 +294,21 @@ def refusal(account: Account, i: int, asked: int, *, covered: bool = False, wrap
         parts.append(f"{_text(i, account._held[i])} held back for the wrap-up")
     option = _OPTIONS.get(name, f"the budget's {name}")
     return BudgetExceeded(
-        f"account {account.name} has no room for {_text(i, asked)} more {name} ({', '.join(parts)})",
+        f"account {account.name} has no room for {_text(i, asked)} more {_noun(i, asked)} ({', '.join(parts)})",
         account=account.name,
         dimension=name,
         value=_plain(i, load + asked),
         limit=_plain(i, limit),
         advice=f"At most {_text(i, max(0, limit - load))} would fit; {account.advice or f'raise {option}'}.",
     )
+
+
+def _noun(i: int, number: int) -> str:
+    """The name of what is counted, in the singular for one."""
+    name = DIMENSIONS[i]
+    if number != 1 or i == USD:
+        return name
+    return name.replace("tokens", "token") if "tokens" in name else name.removesuffix("s")
 
 
 def _plain(i: int, number: int) -> int | str:

@@ -13,6 +13,7 @@ from romanesco.errors import JournalCorrupt, JournalError, JournalTooNew, Journa
 
 Synchronous = Literal["NORMAL", "FULL"]
 Migration = tuple[str, ...]
+Way = Literal["mode=rw", "mode=ro", "immutable=1"]
 T = TypeVar("T")
 
 APPLICATION_ID = 0x524F4D41
@@ -115,7 +116,7 @@ def prepare_file(path: Path) -> None:
 
 
 def connect(
-    path: Path, *, synchronous: Synchronous = "NORMAL", busy: float, reader: bool = False
+    path: Path, *, synchronous: Synchronous = "NORMAL", busy: float, reader: bool = False, way: Way = "mode=rw"
 ) -> sqlite3.Connection:
     """A connection without implicit transactions, usable from any one thread at a time.
 
@@ -124,9 +125,10 @@ def connect(
         synchronous: ``NORMAL`` survives the end of any process, ``FULL`` the loss of power too.
         busy: Seconds that SQLite waits for a lock.
         reader: Refuse to write.
+        way: How SQLite opens the file.
     """
     connection = sqlite3.connect(
-        f"{path.as_uri()}?mode=rw", uri=True, timeout=busy, isolation_level=None, check_same_thread=False
+        f"{path.as_uri()}?{way}", uri=True, timeout=busy, isolation_level=None, check_same_thread=False
     )
     try:
         connection.execute(f"PRAGMA synchronous={synchronous}")
@@ -233,3 +235,54 @@ def open_writer(path: Path, *, synchronous: Synchronous, patience: float) -> sql
             raise in_our_words(error, path, writing=False, waited=patience) from error
         raise
     return connection
+
+
+def find_reading(path: Path, *, patience: float) -> Way:
+    """How a journal that can't be written can be read.
+
+    Raises:
+        JournalUnwritable, JournalCorrupt, JournalTooNew: As their names say.
+    """
+    try:
+        return _try_reading(path, "mode=ro", patience)
+    except sqlite3.Error as error:
+        if _waits_in_side_file(path):
+            # Without its side file the journal would read well and lack its last events.
+            raise JournalUnwritable(
+                f"The journal's last events are in a side file that needs a place to write ({error})",
+                value=f"{path}-wal",
+                advice="Copy the journal's folder to a place that may be written, and set ROMANESCO_HOME to it.",
+            ) from error
+    try:
+        # Nobody who could write here has it open, so it is taken to be at rest: SQLite then needs no side files.
+        return _try_reading(path, "immutable=1", patience)
+    except sqlite3.Error as error:
+        raise in_our_words(error, path, writing=False) from error
+
+
+def _try_reading(path: Path, way: Way, patience: float) -> Way:
+    connection = connect(path, busy=min(patience, 5.0), reader=True, way=way)
+    try:
+        if patiently(lambda: _version(connection, path, len(MIGRATIONS)), patience) < len(MIGRATIONS):
+            raise JournalUnwritable(
+                "The journal is of an earlier version and can't be brought to this one where it is read-only",
+                value=str(path),
+                advice="Copy its folder to a place that may be written, and set ROMANESCO_HOME to it.",
+            )
+    finally:
+        connection.close()
+    return way
+
+
+def _waits_in_side_file(path: Path) -> bool:
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def may_write(path: Path) -> bool:
+    """Whether this user may write the file and make side files in its folder."""
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)

@@ -19,7 +19,7 @@ from romanesco.errors import JournalCorrupt, JournalUnwritable, UnknownName
 from romanesco.journal import _charges
 from romanesco.journal._event import Event, canonical, digest
 from romanesco.journal._lock import FileLock, acquire, is_owned
-from romanesco.journal._schema import Synchronous, connect, in_our_words, open_writer
+from romanesco.journal._schema import Synchronous, Way, connect, find_reading, in_our_words, may_write, open_writer
 from romanesco.journal._store import Command, Hold, RunHead
 from romanesco.journal._writer import Job, Writer
 
@@ -52,20 +52,37 @@ class SQLiteStore:
         synchronous: ``NORMAL``: what is written survives the end of any process. ``FULL``: it survives the
             loss of power too, for one flush of the disk a commit.
         patience: Seconds to wait for another process that holds the file's lock.
+        read_only: The file is only to be read. Nothing is made: it must exist. It can be where nothing may be
+            written, such as a read-only disk; then whatever would write raises ``JournalUnwritable``.
 
     Raises:
+        UnknownName: It is only to be read, and is not there.
         JournalUnwritable: The folder can't be written, the path is a folder, the disk is full, the file
             stayed locked.
         JournalCorrupt: The file is not a journal, or damaged.
         JournalTooNew: A later version of Romanesco wrote it.
     """
 
-    def __init__(self, path: str | Path, *, synchronous: Synchronous = "NORMAL", patience: float = 30.0) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        synchronous: Synchronous = "NORMAL",
+        patience: float = 30.0,
+        read_only: bool = False,
+    ) -> None:
         self.path = Path(path).expanduser().absolute()
         self._locks = self.path.with_name(self.path.name + ".locks")
         self._patience = patience
-        connection = open_writer(self.path, synchronous=synchronous, patience=patience)
-        self._writer = Writer(connection, self.path, patience=patience)
+        self._way: Way = "mode=rw"
+        self._writer: Writer | None = None
+        if read_only:
+            require_journal(self.path)
+        if read_only and not may_write(self.path):
+            self._way = find_reading(self.path, patience=patience)
+        else:
+            connection = open_writer(self.path, synchronous=synchronous, patience=patience)
+            self._writer = Writer(connection, self.path, patience=patience)
         self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="romanesco-journal-reader")
         self._idle: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
         self._closed = False
@@ -83,9 +100,9 @@ class SQLiteStore:
 
     def append(self, events: Sequence[Event], blobs: Mapping[str, bytes]) -> asyncio.Future[None]:
         """See ``Store.append``."""
-        self._check_open()
+        writer = self._check_writable()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._writer.put(Job(future, events=events, blobs=blobs))
+        writer.put(Job(future, events=events, blobs=blobs))
         return future
 
     async def read(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
@@ -209,7 +226,18 @@ class SQLiteStore:
         self._threads.shutdown()
         while not self._idle.empty():
             self._idle.get().close()
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _check_writable(self) -> Writer:
+        self._check_open()
+        if self._writer is None:
+            raise JournalUnwritable(
+                "The journal was opened where it can only be read",
+                value=str(self.path),
+                advice="Use a journal in a folder that this user may write to.",
+            )
+        return self._writer
 
     def _check_open(self) -> None:
         if self._closed:
@@ -219,9 +247,9 @@ class SQLiteStore:
 
     async def _call(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Do something in the writer's next transaction."""
-        self._check_open()
+        writer = self._check_writable()
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._writer.put(Job(future, call=action))
+        writer.put(Job(future, call=action))
         return await future
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
@@ -248,7 +276,28 @@ class SQLiteStore:
         try:
             return self._idle.get_nowait()
         except queue.Empty:
-            return connect(self.path, busy=min(self._patience, 5.0), reader=True)
+            return connect(self.path, busy=min(self._patience, 5.0), reader=True, way=self._way)
+
+
+def require_journal(path: Path) -> None:
+    """Refuse to read a journal that is not there: making one would say that there were no runs.
+
+    Raises:
+        UnknownName: There is none.
+        JournalUnwritable: Whether there is can't be seen.
+    """
+    try:
+        path.stat()
+    except FileNotFoundError:
+        raise UnknownName(
+            "There is no journal", value=str(path), advice="The first run makes one; 'romanesco config' shows where."
+        ) from None
+    except OSError as error:
+        raise JournalUnwritable(
+            f"The journal can't be looked for: {error.strerror}",
+            value=str(path),
+            advice="Check the permissions of its folder.",
+        ) from error
 
 
 def _event(row: Sequence[Any]) -> Event:

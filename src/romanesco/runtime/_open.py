@@ -18,7 +18,6 @@ from romanesco.errors import (
     JournalCorrupt,
     JournalError,
     PlanRefused,
-    RomanescoError,
     StopReason,
     UnknownName,
 )
@@ -33,6 +32,7 @@ from romanesco.runtime._questions import Questions
 from romanesco.runtime._recorder import Recorder
 from romanesco.runtime._recover import FoldedEvent, Recovery, recover
 from romanesco.runtime._refold import memo_from
+from romanesco.runtime._registry import plan_with
 from romanesco.runtime._resend import room_for_doubts, with_raises
 from romanesco.runtime._session import Parts, Session, end_data
 from romanesco.runtime._shared import check_shared, figures, reserve_shared, settle_shared
@@ -60,14 +60,7 @@ async def plan_run(spec: RunSpec, parts: Parts) -> Plan:
     if all(price is None for price in prices.values()):
         require_prices(prices, Bill(()), spec.budget)  # before any server is asked: no plan could change it
     desk = Desk(spec, parts.pool, prices, spec.budget)
-    plan = await parts.topologies[spec.topology].plan(spec.task, desk)
-    if not isinstance(plan, Plan):
-        raise RomanescoError(
-            f"The topology {spec.topology} gave no plan",
-            value=type(plan).__name__,
-            limit="a Plan",
-            advice="This is a fault of the topology, not of your input.",
-        )
+    plan = await plan_with(parts.topologies[spec.topology], spec.task, desk)
     unknown = desk.unknown_roles()
     if unknown:
         known = ", ".join(sorted(desk.roles))

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from romanesco.errors import InputError, UnknownName
+from romanesco.errors import InputError, RomanescoError, UnknownName
 
 if TYPE_CHECKING:
-    from romanesco.runtime._topology import Topology
+    from romanesco.runtime._topology import PlanningDesk, Topology
+    from romanesco.task import Plan, Task
 
 ENTRY_POINT_GROUP = "romanesco.topologies"
 """Entry-point group under which an installed package offers topologies."""
@@ -66,3 +67,22 @@ class Topologies(Mapping[str, "Topology"]):
 
     def __len__(self) -> int:
         return len(set(self))
+
+
+async def plan_with(topology: Topology, task: Task, desk: PlanningDesk) -> Plan:
+    """The plan of a topology, which may be anybody's code.
+
+    Raises:
+        RomanescoError: It gave something else than a plan.
+    """
+    from romanesco.task import Plan
+
+    plan: object = await topology.plan(task, desk)
+    if not isinstance(plan, Plan):
+        raise RomanescoError(
+            f"The topology {topology.name} gave no plan",
+            value=type(plan).__name__,
+            limit="a Plan",
+            advice="This is a fault of the topology, not of your input.",
+        )
+    return plan

@@ -15,6 +15,7 @@ from romanesco.journal import canonical, digest
 from romanesco.runtime._desk import Desk
 from romanesco.runtime._ends import ended_by
 from romanesco.runtime._envelope import Envelope
+from romanesco.runtime._registry import plan_with
 from romanesco.task import Budget, Outcome, Plan, Status, Task
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ async def _opened(run: RunContext, order: Order, recorded: dict[str, Any]) -> di
     desk = Desk(run.spec, run.pool, run.prices, order.budget or Budget())
 
     async def plan() -> Plan:
-        return await run.topologies[order.topology].plan(order.task, desk)
+        return await plan_with(run.topologies[order.topology], order.task, desk)
 
     payload = {
         "topology": order.topology,

@@ -184,7 +184,20 @@ async def change_budget(run: RunContext, store: Store, dimension: str, value: An
     if lowers:
         # Only now: until the limit is in force, calls may still be started that it would refuse.
         await lower_shared(store, spec, bill, _taken(run), run.overruns)
-    return f"The limit of {dimension} is {value} now."
+    return _told(dimension, getattr(limit, dimension))
+
+
+def _told(dimension: str, limit: Decimal | float | None) -> str:
+    """What became of a limit, in words."""
+    if limit is None:
+        return f"There is no limit of {'time' if dimension == 'seconds' else dimension} now."
+    if dimension == "seconds":
+        return (
+            f"The limit of time is {limit:,g} s now."
+            if limit < 60
+            else f"The limit of time is {limit / 60:,g} min now."
+        )
+    return f"The limit of {dimension} is {limit:,} now."
 
 
 def _lowers(before: Decimal | float | None, after: Decimal | float | None) -> bool:

@@ -107,7 +107,7 @@ async def replay_run(name: str, *, json: bool, quiet: bool) -> int:
     from romanesco._config import load_config
 
     screen = Screen(json=json, quiet=quiet)
-    async with open_parts(load_config()) as parts:
+    async with open_parts(load_config(), read_only=True) as parts:
         run = await find_run(parts.store, name)
         record = await load_record(parts.store, run)
         outcome = await (await open_replay(run, parts)).drive()

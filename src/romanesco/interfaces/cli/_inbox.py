@@ -26,7 +26,7 @@ async def stop_run(target: str, *, abandon: bool, wait: int, json: bool) -> int:
         if slash:
             raise InputError("--abandon ends a whole run", value=target, limit=name)
         return await _abandon(name, json=json)
-    async with open_store() as store:
+    async with open_store(read_only=False) as store:
         run = await find_run(store, name)
         command = new_command(run, f"/{node.strip('/')}", "stop", {"why": "a person stopped it"})
         said = await send(store, command, wait=wait)
@@ -35,7 +35,7 @@ async def stop_run(target: str, *, abandon: bool, wait: int, json: bool) -> int:
 
 async def answer_question(name: str, question: str | None, text: str, *, wait: int, json: bool) -> int:
     """Answer a question of a run."""
-    async with open_store() as store:
+    async with open_store(read_only=False) as store:
         run = await find_run(store, name)
         said = await send(store, new_command(run, "/", "answer", {"question": question, "text": text}), wait=wait)
     return tell(said, run, json=json)
@@ -44,7 +44,7 @@ async def answer_question(name: str, question: str | None, text: str, *, wait: i
 async def change_limits(name: str, changes: dict[str, Any], *, wait: int, json: bool) -> int:
     """Change limits of a running run, one after the other."""
     said: list[dict[str, Any]] = []
-    async with open_store() as store:
+    async with open_store(read_only=False) as store:
         run = await find_run(store, name)
         for dimension, value in changes.items():
             command = new_command(run, "/", "budget", {"dimension": dimension, "value": value})

@@ -25,7 +25,7 @@ _ROLE = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)=(.+)", re.DOTALL)
 _ADVICE = "0 means that nothing may be spent; leave the option out for no limit."
 
 
-def whole(option: str) -> Callable[[str], int]:
+def whole(option: str, advice: str = _ADVICE) -> Callable[[str], int]:
     """Reads a whole number, 0 or more."""
 
     def read(text: str) -> int:
@@ -34,7 +34,7 @@ def whole(option: str) -> Callable[[str], int]:
         except ValueError:
             number = -1
         if number < 0:
-            raise InputError(f"{option} is wrong", value=repr(text), limit="a whole number, 0 or more", advice=_ADVICE)
+            raise InputError(f"{option} is wrong", value=repr(text), limit="a whole number, 0 or more", advice=advice)
         return number
 
     return read

@@ -9,10 +9,12 @@ from typing import Any
 
 from romanesco._codec import from_json, to_json
 from romanesco._config import load_config
+from romanesco._prepare import LAST
 from romanesco.errors import InputError, JournalCorrupt, RomanescoError, UnknownName
 from romanesco.interfaces.cli._costs import LineCost, line_costs
 from romanesco.interfaces.cli._ending import Refusal, cut_by, refusal_of, way_on
 from romanesco.journal import RunHead, SQLiteStore, Store
+from romanesco.journal._sqlite import require_journal
 from romanesco.runtime import FoldedEvent, Recovery, RunSpec, read_events, recover, spec_and_plan
 from romanesco.runtime._spec import with_changes
 from romanesco.task import Deliberation, Outcome, Plan
@@ -22,10 +24,17 @@ RUNNING = "running"
 
 
 @asynccontextmanager
-async def open_store() -> AsyncIterator[SQLiteStore]:
-    """The configured journal, closed afterwards."""
+async def open_store(*, read_only: bool = True) -> AsyncIterator[SQLiteStore]:
+    """The configured journal, closed afterwards. It must exist, and may lie where it can only be read.
+
+    Raises:
+        UnknownName: There is none.
+        JournalError: It can't be read, or not written if it is to be.
+    """
     config = load_config()
-    store = SQLiteStore(config.home() / "journal.db", synchronous=config["synchronous"])
+    path = config.home() / "journal.db"
+    require_journal(path)
+    store = SQLiteStore(path, synchronous=config["synchronous"], read_only=read_only)
     try:
         yield store
     finally:
@@ -42,7 +51,7 @@ async def find_run(store: Store, name: str) -> str:
     known = [head.run for head in await store.runs()]
     if name in known:
         return name
-    if name == "last" and known:
+    if name == LAST and known:
         return known[0]
     found = [run for run in known if run.startswith(name)] if name else []
     if len(found) > 1:

@@ -11,7 +11,10 @@ from romanesco.interfaces.cli._wait import wait_for
 
 Interrupted = Annotated[bool, typer.Option("--interrupted", help="Only runs whose process died before they ended.")]
 Most = Annotated[
-    int, typer.Option("--limit", "-n", parser=o.whole("--limit"), metavar="N", help="Show so many at most; 0: all.")
+    int,
+    typer.Option(
+        "--limit", "-n", parser=o.whole("--limit", "0 shows all."), metavar="N", help="Show so many at most; 0: all."
+    ),
 ]
 Section = Annotated[
     list[str] | None,
@@ -31,17 +34,24 @@ def runs(interrupted: Interrupted = False, limit: Most = 20, json: o.Json = Fals
 
 
 async def _runs(interrupted: bool, limit: int, json: bool) -> None:
-    from romanesco.interfaces.cli._list import list_runs
+    from romanesco.errors import UnknownName
+    from romanesco.interfaces.cli._list import Listed, list_runs
     from romanesco.interfaces.cli._read import open_store
     from romanesco.interfaces.cli._screen import Screen
     from romanesco.interfaces.cli._tables import listing, listing_advice, listing_data
 
     screen = Screen(json=json)
-    async with open_store() as store:
-        listed, more = await list_runs(store, interrupted=interrupted, limit=limit)
+    listed: list[Listed] = []
+    more, missing = 0, ""
+    try:
+        async with open_store() as store:
+            listed, more = await list_runs(store, interrupted=interrupted, limit=limit)
+    except UnknownName as error:  # before the first run there is no journal, which is no fault
+        missing = f" There is no journal at {error.value}."
     screen.result(lambda: listing_data(listed), lambda: listing(listed))
     if not listed and not json:
         which = "No interrupted runs." if interrupted else 'No runs yet. Start one: romanesco run "..."'
+        which = which.replace(".", f".{missing}", 1)
         screen.say(which)
     advice = None if json else listing_advice(listed)
     if advice is not None:

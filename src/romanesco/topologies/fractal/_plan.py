@@ -262,6 +262,8 @@ class _Planner:
         """The refusal for a window that is too small, with what would fit."""
         over, call = draft.overflow()
         advice = []
+        names = ("proposal_tokens", "critique_tokens", "decision_tokens")
+        caps = " or ".join(name for name in names if getattr(self.asked, name))
         smaller = draft
         for smaller in await self.drafts(range(draft.params.k, d.K_MIN - 1, -1)):
             if smaller.overflow()[0] <= 0:
@@ -269,12 +271,15 @@ class _Planner:
                 break
         else:
             goal = max(1, smaller.overflow()[0])
-            advice.append(
-                f"Even k = {smaller.params.k} is {goal:,} tokens over: shorten the goal by so many, or use a model "
-                "with a larger window."
-            )
-        if self.asked.proposal_tokens or self.asked.critique_tokens or self.asked.decision_tokens:
-            advice.append("Smaller output caps would help too.")
+            even = f"Even k = {smaller.params.k} is {goal:,} tokens over:"
+            if goal >= len(self.task.goal.encode()):  # no goal is so long: something else fills the window
+                what = f"lower {caps}" if caps else "give shorter texts"
+                advice.append(f"{even} {what}, or use a model with a larger window.")
+                caps = ""
+            else:
+                advice.append(f"{even} shorten the goal by so many, or use a model with a larger window.")
+        if caps:
+            advice.append(f"A smaller {caps} would help too.")
         return PlanRefused(
             f"The largest prompt ({call.purpose}, k = {draft.params.k}) with its reply is larger than the window of "
             f"{call.model}",
