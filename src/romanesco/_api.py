@@ -86,6 +86,7 @@ async def plan(goal: str, **options: Unpack[RunOptions]) -> Plan:
         TypeError: There is no such option.
         InputError: Something given can't be used.
         PlanRefused: The budget or the model's window can't carry any plan.
+        BudgetExceeded: A project's or a day's account could not carry the plan as it stands.
         UnknownName: No such topology, model or persona.
         ModelError: A model's endpoint did not answer when it was asked for its window or to count tokens.
     """

@@ -237,3 +237,20 @@ def test_models_are_probed_and_say_what_to_set(romanesco: Commands, server: Fake
     assert len(server.ledger.requests) <= 4
     shown = romanesco("models", "--no-probe", env=env)
     assert "set OPENAI_API_KEY" in shown.out and "custom:mine" in shown.out
+
+
+def test_what_a_project_has_left_shrinks_the_plan_or_refuses_it_before_its_bill(
+    romanesco: Commands, server: FakeServerProcess
+) -> None:
+    file = romanesco.folder / "romanesco.toml"
+    model = ("-m", f"{server.url}#fake")
+    file.write_text('[project]\nname = "p2"\ncalls = 40\n', encoding="utf-8")
+    planned = romanesco("plan", "x", *model, "--json")
+    assert planned.code == 0 and planned.json["bill"]["total"]["calls"] <= 40
+    assert "the account project:p2 has 40 calls left" in " ".join(planned.json["reasons"])
+    file.write_text('[project]\nname = "p2"\ncalls = 2\n', encoding="utf-8")
+    for command in ("plan", "run"):
+        refused = romanesco(command, "x", *model)
+        assert refused.code == 7 and "at most" not in refused.out
+        assert "the account project:p2 has left is smaller" in refused.error and "got 2 calls" in refused.error
+    assert romanesco("runs", "--json").json == []

@@ -39,6 +39,25 @@ def test_a_plan_shows_reasons_lines_total_and_fit() -> None:
     assert "The bill fits the limits: 1,000 tokens." in shown
 
 
+def test_a_shown_bill_is_never_below_the_bill() -> None:
+    lines = [BillLine("wrap-up", 1, 9, 9, Decimal("0.0011388")), BillLine("answer", 1, 9, 9, Decimal("0.0000123"))]
+    lines += [BillLine("retry", 2, 9, 9, Decimal("1.0010001"))]
+    bill = Bill(tuple(lines))
+    rows = [line.split() for line in text(plan_parts(Plan("fractal", bill, {}), Budget(), MODELS)).splitlines()]
+    shown = {row[0]: Decimal(row[-1][1:]) for row in rows if row and row[-1].startswith("$") and len(row) == 6}
+    assert [str(shown[line.purpose]) for line in lines] == ["0.0012", "0.000013", "1.01"]
+    assert all(shown[line.purpose] >= (line.usd or 0) for line in lines)
+    assert shown["total"] >= sum(shown[line.purpose] for line in lines) and shown["total"] >= (bill.usd or 0)
+    assert "$0 of $0.0012" in text(cost_table(line_costs(bill, [])))
+
+
+def test_a_plan_says_what_it_costs_without_repairs_and_retries() -> None:
+    shown = text(plan_parts(Plan("fractal", BILL, {}), Budget(), MODELS))
+    assert "\nWithout repairs and retries: 3 calls, 390 tokens, $0.0300.\n" in shown
+    plain_bill = Plan("mine", Bill((BillLine("answer", 1, 10, 5, None),)), {})
+    assert "Without repairs" not in text(plan_parts(plain_bill, Budget(), MODELS))
+
+
 def test_a_plan_that_does_not_fit_says_so() -> None:
     assert "does NOT fit the limits (9 tokens)" in fits_text(Plan("fractal", BILL, {}, fits=False), Budget(tokens=9))
 

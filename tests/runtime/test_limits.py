@@ -12,7 +12,7 @@ import pytest
 import romanesco
 from romanesco import Budget, InputError, Outcome, Scope, ScriptedModel, Status, StopReason, Task
 from romanesco.errors import BudgetExceeded
-from romanesco.models import ChatModel, ModelPool, ModelReply, OpenAICompatible, Usage
+from romanesco.models import ChatModel, ModelPool, ModelReply, ModelRequest, OpenAICompatible, Usage
 from romanesco.runtime import Parts, RunSpec, Session, SharedAccount, Topologies, resume, start
 from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, MemoryStore, NgramEmbedder, Scenario, Tree
 from tests.runtime.checks import at_rest, kinds
@@ -404,9 +404,21 @@ async def test_an_answered_question_is_not_asked_again(tmp_path: Path) -> None:
     assert len(kinds(await events_of(config_in(tmp_path), "r"), "question.asked")) == 1
 
 
+class Held(ScriptedModel):
+    """Answers nobody before it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(auto=True)
+        self.go = asyncio.Event()
+
+    async def complete(self, request: ModelRequest, **options: Any) -> ModelReply:
+        await self.go.wait()
+        return await super().complete(request, **options)
+
+
 @pytest.mark.parametrize("limit", [0, 1, 200])
 async def test_a_run_is_replayed_whose_limit_was_lowered_below_its_wrap_up(limit: int, tmp_path: Path) -> None:
-    model = ScriptedModel(auto=True, latency=0.001)
+    model = Held()
     config = config_in(tmp_path)
     options: dict[str, Any] = {"model": model, "config": config, "embedder": NgramEmbedder()}
     budget = Budget(tokens=200_000)
@@ -414,9 +426,10 @@ async def test_a_run_is_replayed_whose_limit_was_lowered_below_its_wrap_up(limit
         wrap_up = sum(line.tokens_in + line.tokens_out for line in run.plan.bill.lines if line.purpose == "wrap-up")
         assert wrap_up > limit
         async for event in run.events():
-            if event.kind == "call.finished":
+            if event.kind == "call.started":
                 break
-        await run.limit(tokens=limit)
+        await run.limit(tokens=limit)  # nothing is used yet
+        model.go.set()
         outcome = await run.outcome()
     assert (outcome.status, outcome.reason, outcome.dimension) == (Status.PARTIAL, StopReason.BUDGET, "tokens")
     made = len(model.calls)

@@ -199,6 +199,29 @@ async def test_a_limit_lowered_below_what_waiting_calls_have_reserved_holds_them
     assert outcome.answer.count("(budget") == 28
 
 
+async def test_a_live_limit_below_what_is_used_is_refused_as_a_resume_refuses_it(tmp_path: Path) -> None:
+    store, two_done, goes_on = MemoryStore(), asyncio.Event(), asyncio.Event()
+
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        await say(scope, "one", "one")
+        await say(scope, "two", "two")
+        two_done.set()
+        await goes_on.wait()
+        await say(scope, "three", "three")
+        return done()
+
+    async with opened(tmp_path, store, ScriptedModel("ok"), Plain(solve), budget=Budget(calls=9)) as run:
+        await two_done.wait()
+        refused = await ask(store, "budget", dimension="calls", value=1)
+        goes_on.set()
+        outcome = await run.outcome()
+    assert refused["ok"] is False
+    for told in ("below what the run has used already", "2 used", "limit 1", "--calls", "Nothing was changed"):
+        assert told in refused["message"]
+    assert outcome.status is Status.COMPLETED and outcome.spend.calls == 3
+    assert not kinds(await read_events(store, "r"), "budget.changed")
+
+
 async def test_a_raise_that_a_shared_account_can_not_carry_changes_nothing(tmp_path: Path) -> None:
     store, gate = MemoryStore(), Gate()
     config = config_in(tmp_path, **{"day.calls": 15})

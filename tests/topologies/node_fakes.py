@@ -34,6 +34,10 @@ class FakeDesk:
     bytes_per_token: int = 1
     priced: Price | None = None
     models: dict[str, str] = field(default_factory=dict)
+    accounts: dict[str, str] = field(default_factory=dict)
+
+    def account(self, dimension: str) -> str:
+        return self.accounts.get(dimension, "")
 
     def model(self, role: str) -> str:
         return self.models.get(role, "fake:model")

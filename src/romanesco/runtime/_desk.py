@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from romanesco.budget import Price
@@ -18,8 +19,14 @@ class Desk:
     pool: ModelPool
     prices: dict[str, Price | None]
     budget: Budget
+    accounts: Mapping[str, str] = field(default_factory=dict)
+    """Shared accounts that set a limit of the budget, by dimension."""
     roles: set[str] = field(default_factory=set)
     """Roles that the topology asked for while it planned."""
+
+    def account(self, dimension: str) -> str:
+        """Name of the shared account that sets the budget's limit of a dimension; "" where it is the user's own."""
+        return self.accounts.get(dimension, "")
 
     def model(self, role: str) -> str:
         """Name of the model for a role."""

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,8 @@ from romanesco.runtime._refold import memo_from
 from romanesco.runtime._registry import plan_with
 from romanesco.runtime._resend import room_for_doubts, with_raises
 from romanesco.runtime._session import Parts, Session, end_data
-from romanesco.runtime._shared import check_shared, figures, reserve_shared, settle_shared
-from romanesco.runtime._spec import RunSpec, with_changes
+from romanesco.runtime._shared import check_shared, figures, planned_limits, reserve_shared, settle_shared
+from romanesco.runtime._spec import RunSpec, refuse_passed, with_changes
 from romanesco.runtime._stops import Stops
 from romanesco.task import Bill, Outcome, Plan, Spend, Status, Task
 
@@ -49,6 +50,7 @@ async def plan_run(spec: RunSpec, parts: Parts) -> Plan:
 
     Raises:
         InputError: The goal, a parameter or the topology's name is wrong; ``PlanRefused`` if nothing fits.
+        BudgetExceeded: An account shared by runs could not carry the plan as it stands.
         ModelError: A model's endpoint did not answer.
     """
     check_task(spec.task)
@@ -59,7 +61,8 @@ async def plan_run(spec: RunSpec, parts: Parts) -> Plan:
     prices = parts.prices_of(spec)
     if all(price is None for price in prices.values()):
         require_prices(prices, Bill(()), spec.budget)  # before any server is asked: no plan could change it
-    desk = Desk(spec, parts.pool, prices, spec.budget)
+    budget, accounts = await planned_limits(parts.store, spec)
+    desk = Desk(spec, parts.pool, prices, budget, accounts)
     plan = await plan_with(parts.topologies[spec.topology], spec.task, desk)
     unknown = desk.unknown_roles()
     if unknown:
@@ -68,6 +71,7 @@ async def plan_run(spec: RunSpec, parts: Parts) -> Plan:
         plan = replace(plan, reasons=(*plan.reasons, told))
     asked = {spec.model(role) for role in desk.roles} or set(prices)
     require_prices({name: prices[name] for name in sorted(asked)}, plan.bill, spec.budget)
+    await check_shared(parts.store, spec, plan.bill)  # no plan, and no bill, of a run that could not start now
     return plan
 
 
@@ -268,7 +272,7 @@ def check_limits(spec: RunSpec, recovered: Recovery) -> None:
         InputError: One of them is below what was used.
     """
     spent = recovered.spent
-    used = {
+    used: dict[str, Decimal | float] = {
         "tokens": spent.tokens_in + spent.tokens_out,
         "tokens_in": spent.tokens_in,
         "tokens_out": spent.tokens_out,
@@ -277,15 +281,7 @@ def check_limits(spec: RunSpec, recovered: Recovery) -> None:
         "seconds": recovered.elapsed,
     }
     for dimension, value in used.items():
-        limit = getattr(spec.budget, dimension)
-        if limit is not None and value > limit:
-            option = "--minutes" if dimension == "seconds" else f"--{dimension}"
-            raise InputError(
-                f"The limit of {dimension} is below what the run has used already",
-                value=f"{value} used",
-                limit=limit,
-                advice=f"Give more with {option}. Nothing was changed.",
-            )
+        refuse_passed(dimension, value, spec.budget)
 
 
 async def _refuse_stale_commands(store: Store, run_id: str) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from romanesco.errors import InputError
 from romanesco.journal import Hold, check_charge
@@ -27,6 +28,26 @@ async def check_shared(store: Store, spec: RunSpec, bill: Bill) -> None:
     """
     for hold in worst_holds(spec, bill):
         check_charge(hold.account, spec.run, hold.amount, await store.charged(hold.account), hold.limit)
+
+
+async def planned_limits(store: Store, spec: RunSpec) -> tuple[Budget, dict[str, str]]:
+    """What a new run may plan for: its own limits, or what the accounts that it shares have left where that is less.
+
+    Returns:
+        The limits, and by dimension the name of the account that set one.
+    """
+    budget, accounts = spec.budget, {}
+    for account in spec.shared:
+        limits = _limits(account.limits)
+        held = await store.charged(account.name) if limits else {}
+        for dimension, limit in limits.items():
+            left = max(Decimal(0), Decimal(limit) - Decimal(held.get(dimension, "0")))
+            own = getattr(budget, dimension)
+            if own is None or left < own:
+                left_of: dict[str, Any] = {dimension: left if dimension == "usd" else int(left)}
+                budget = replace(budget, **left_of)
+                accounts[dimension] = account.name
+    return budget, accounts
 
 
 async def reserve_shared(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 from romanesco._codec import from_json
@@ -107,3 +108,20 @@ def with_changes(spec: RunSpec, changes: list[dict[str, Any]]) -> RunSpec:
         limit = limit_of(change["dimension"], change["value"])
         budget = replace(budget, **{change["dimension"]: getattr(limit, change["dimension"])})
     return replace(spec, budget=budget)
+
+
+def refuse_passed(dimension: str, used: Decimal | float, budget: Budget) -> None:
+    """Refuse a limit that the run has passed already: the same for a resumed run and for one that goes on.
+
+    Raises:
+        InputError: It is below what was used.
+    """
+    limit = getattr(budget, dimension)
+    if limit is not None and used > limit:
+        option = "--minutes" if dimension == "seconds" else f"--{dimension}"
+        raise InputError(
+            f"The limit of {dimension} is below what the run has used already",
+            value=f"{used} used",
+            limit=limit,
+            advice=f"Give more with {option}. Nothing was changed.",
+        )

@@ -14,7 +14,7 @@ from romanesco.errors import InputError, JournalError, RomanescoError, StopReaso
 from romanesco.journal import digest
 from romanesco.runtime._recover import stop_text
 from romanesco.runtime._shared import DIMENSIONS, lower_shared, reserve_shared
-from romanesco.runtime._spec import limit_of, with_changes
+from romanesco.runtime._spec import limit_of, refuse_passed, with_changes
 
 if TYPE_CHECKING:
     from romanesco.journal import Command, Store
@@ -162,11 +162,13 @@ async def change_budget(run: RunContext, store: Store, dimension: str, value: An
         value: The new limit; None removes it.
 
     Raises:
-        InputError: That is no limit, or one of money where a price is unknown.
+        InputError: That is no limit, one of money where a price is unknown, or below what the run has used.
         BudgetExceeded: An account shared with other runs can't carry the new worst case; nothing is changed.
     """
     limit = limit_of(dimension, value)
     require_prices(run.prices, run.plan.bill, limit)
+    used = run.stopwatch.elapsed if dimension == "seconds" else run.accounts.run.used(dimension)
+    refuse_passed(dimension, used, limit)
     change = {"dimension": dimension, "value": to_json(limit)[dimension]}
     spec, bill = with_changes(run.spec, [change]), run.plan.bill
     lowers = _lowers(getattr(run.spec.budget, dimension), getattr(limit, dimension))

@@ -28,7 +28,11 @@ class PlanningDesk(Protocol):
 
     @property
     def budget(self) -> Budget:
-        """The user's limits."""
+        """The limits to plan for: the user's, or what accounts shared with other runs have left where that is less."""
+        ...
+
+    def account(self, dimension: str) -> str:
+        """Name of the shared account that sets the budget's limit of a dimension; "" where it is the user's own."""
         ...
 
     def model(self, role: str) -> str:

@@ -216,6 +216,13 @@ def shown(dimension: str, value: object) -> str:
     return f"{number} {unit}{side}"
 
 
+def told_limit(desk: PlanningDesk, dimension: str, limit: object) -> str:
+    """A limit of the desk's budget and whose it is, for messages."""
+    account = desk.account(dimension)
+    told = shown(dimension, limit)
+    return f"the account {account} has {told} left" if account else f"the budget is {told}"
+
+
 def _line(purpose: str, calls: Sequence[CallBound]) -> BillLine:
     usd = Decimal(0)
     known = True

@@ -150,6 +150,22 @@ async def test_what_the_user_set_is_not_lowered_but_labelled() -> None:
     assert "labelled partial answer" in made.reasons[-1]
 
 
+async def test_a_plan_that_does_not_fit_says_what_was_lowered_all_the_same() -> None:
+    cheapest = without_pools((await plan(k=3, rounds=1)).bill)
+    made = await plan(FakeDesk(budget=Budget(tokens=cheapest.tokens)))
+    assert (made.params["k"], made.params["rounds"], made.fits) == (3, 1, False)
+    assert made.reasons[-2].startswith("rounds lowered from 3 to 1 and k lowered from 4 to 3: the worst case would be")
+    assert "labelled partial answer" in made.reasons[-1]
+
+
+async def test_a_limit_of_a_shared_account_is_told_by_the_accounts_name() -> None:
+    calls = (await plan()).bill.calls - 1
+    desk = FakeDesk(budget=Budget(calls=calls), accounts={"calls": "project:web"})
+    assert f"the account project:web has {calls} calls left" in (await plan(desk)).reasons[-1]
+    with pytest.raises(PlanRefused, match="the account project:web has left is smaller than the cheapest plan's bill"):
+        await plan(FakeDesk(budget=Budget(calls=1), accounts={"calls": "project:web"}))
+
+
 async def test_a_budget_below_the_cheapest_plan_is_refused_with_its_bill() -> None:
     cheapest = without_pools((await plan(k=3, rounds=1)).bill)
     assert not (await plan(FakeDesk(budget=Budget(tokens=cheapest.tokens)))).fits

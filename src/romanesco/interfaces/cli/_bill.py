@@ -12,9 +12,12 @@ from romanesco._codec import to_json
 from romanesco.interfaces.cli._costs import LineCost
 from romanesco.interfaces.cli._grid import Grid, Labelled
 from romanesco.interfaces.cli._screen import plain
-from romanesco.interfaces.cli._text import UNKNOWN, count, money, seconds
+from romanesco.interfaces.cli._text import UNKNOWN, count, money, rounded_up, seconds
 from romanesco.runtime import RunSpec
-from romanesco.task import Bill, Budget, Plan
+from romanesco.task import Bill, BillLine, Budget, Plan
+
+POOLS = "repair", "retry"
+"""Lines of a bill that are spent only where something goes wrong."""
 
 
 def bill_table(bill: Bill) -> RenderableType:
@@ -24,14 +27,34 @@ def bill_table(bill: Bill) -> RenderableType:
     numbers = ("calls", "tokens in", "tokens out", "tokens", "usd")
     table = Grid("at most", *numbers, right=numbers)
     for line in bill.lines:
-        both = f"{line.tokens_in + line.tokens_out:,}"
-        table.add_row(
-            line.purpose, f"{line.calls:,}", f"{line.tokens_in:,}", f"{line.tokens_out:,}", both, _price(line.usd)
-        )
-    total = (f"{bill.calls:,}", f"{bill.tokens_in:,}", f"{bill.tokens_out:,}", f"{bill.tokens:,}", _price(bill.usd))
+        both, usd = f"{line.tokens_in + line.tokens_out:,}", _price(_most(line.usd))
+        table.add_row(line.purpose, f"{line.calls:,}", f"{line.tokens_in:,}", f"{line.tokens_out:,}", both, usd)
+    usd = _price(most_usd(bill.lines))
+    total = (f"{bill.calls:,}", f"{bill.tokens_in:,}", f"{bill.tokens_out:,}", f"{bill.tokens:,}", usd)
     table.add_section()
     table.add_row("total", *total, style="bold")
     return table
+
+
+def most_usd(lines: Sequence[BillLine]) -> Decimal | None:
+    """Money at most, to be shown: not below the sum of the lines as they are shown; None if a price is unknown."""
+    shown = [None if line.usd is None else rounded_up(line.usd) for line in lines]
+    known = [usd for usd in shown if usd is not None]
+    return rounded_up(sum(known, Decimal(0))) if len(known) == len(shown) else None
+
+
+def without_text(bill: Bill) -> str:
+    """How much of a bill is the plan's own calls; "" for a bill without pools for repairs and retries.
+
+    Most runs come to about this much; the pools make the worst case large.
+    """
+    own = [line for line in bill.lines if line.purpose not in POOLS]
+    if not own or len(own) == len(bill.lines):
+        return ""
+    calls, tokens = sum(line.calls for line in own), sum(line.tokens_in + line.tokens_out for line in own)
+    usd = most_usd(own)
+    price = "price unknown" if usd is None else money(usd)
+    return f"Without repairs and retries: {count(calls, 'call')}, {count(tokens, 'token')}, {price}."
 
 
 def limits_text(budget: Budget) -> str:
@@ -89,6 +112,8 @@ def plan_parts(plan: Plan, budget: Budget, models: dict[str, str], others: str =
     parts.extend(Labelled("  ", reason) for reason in plan.reasons)
     parts.append(plain(""))
     parts.append(bill_table(plan.bill))
+    if without := without_text(plan.bill):
+        parts.append(plain(without))
     parts.append(plain((fits_text(plan, budget, others), "bold" if plan.fits else "bold yellow")))
     return parts
 
@@ -120,7 +145,8 @@ def cost_table(lines: Sequence[LineCost]) -> RenderableType:
     for line in lines:
         table.add_row(line.purpose, *_cells(line), "estimated in part" if line.estimated else "")
     table.add_section()
-    known = None if any(line.most is None for line in lines) else Bill(tuple(line.most for line in lines if line.most))
+    bounds = tuple(line.most for line in lines if line.most)
+    known = None if any(line.most is None for line in lines) else Bill(bounds)
     calls, tokens_in, tokens_out = (
         sum(getattr(line, name) for line in lines) for name in ("calls", "tokens_in", "tokens_out")
     )
@@ -131,7 +157,7 @@ def cost_table(lines: Sequence[LineCost]) -> RenderableType:
         _of(calls, known.calls if known else None),
         _of(tokens_in, known.tokens_in if known else None),
         _of(tokens_out, known.tokens_out if known else None),
-        _price_of(usd, known.usd if known else None),
+        _price_of(usd, most_usd(bounds) if known else None),
         "",
         style="bold",
     )
@@ -144,7 +170,7 @@ def _cells(line: LineCost) -> tuple[str, str, str, str]:
         _of(line.calls, most.calls if most else None),
         _of(line.tokens_in, most.tokens_in if most else None),
         _of(line.tokens_out, most.tokens_out if most else None),
-        _price_of(line.usd, most.usd if most else None),
+        _price_of(line.usd, _most(most.usd) if most else None),
     )
 
 
@@ -154,6 +180,10 @@ def _of(value: int, most: int | None) -> str:
 
 def _price(usd: Decimal | None) -> str:
     return UNKNOWN if usd is None else money(usd)
+
+
+def _most(usd: Decimal | None) -> Decimal | None:
+    return None if usd is None else rounded_up(usd)
 
 
 def _price_of(usd: Decimal | None, most: Decimal | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 
 from rich.cells import cell_len, set_cell_size
 
@@ -13,6 +13,7 @@ _BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"\s+")
 UNKNOWN = "unknown"
+_WIDE = Context(prec=60)
 
 
 def clean(text: str) -> str:
@@ -50,10 +51,16 @@ def money(usd: Decimal | None) -> str:
         return "$0"
     if usd < 0:
         return f"-{money(-usd)}"
-    if usd >= 1:
-        return f"${usd:,.2f}"
-    places = max(4, 1 - usd.adjusted())
-    return f"${usd:.{min(places, 12)}f}"
+    return f"${usd:,.{_places(usd)}f}"
+
+
+def rounded_up(usd: Decimal) -> Decimal:
+    """An amount that ``money`` shows as it is and that is not below this one: a shown bound must hold."""
+    return usd.quantize(Decimal(1).scaleb(-_places(usd)), ROUND_CEILING, _WIDE)
+
+
+def _places(usd: Decimal) -> int:
+    return 2 if usd >= 1 else min(12, max(4, 1 - usd.adjusted()))
 
 
 def seconds(value: float) -> str:

@@ -10,7 +10,16 @@ from romanesco.errors import InputError, PlanRefused
 from romanesco.models import Message, ModelRequest
 from romanesco.personas import Persona, builtin_personas, load_personas
 from romanesco.task import Bill, Plan, Task
-from romanesco.topologies._billing import FILLER, CallBound, excess, readable, room, shown, without_pools
+from romanesco.topologies._billing import (
+    FILLER,
+    CallBound,
+    excess,
+    readable,
+    room,
+    shown,
+    told_limit,
+    without_pools,
+)
 from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal._bill import NodeCalls, bill, integration_bound, node_calls
 from romanesco.topologies.fractal._params import Params, parse_params
@@ -83,10 +92,11 @@ async def _inside_budget(task: Task, planner: _Planner, drafts: Sequence[Draft],
     if excess(cheapest, budget):
         raise await planner.too_dear(cheapest)
     dimension, value, limit = excess(smallest, budget)[0]
-    reasons.append(
-        f"The worst case is {shown(dimension, value)} and the budget {shown(dimension, limit)}: the run may end with a "
-        "labelled partial answer."
+    told = (
+        f"The worst case is {shown(dimension, value)} and {told_limit(planner.desk, dimension, limit)}: the run may "
+        "end with a labelled partial answer."
     )
+    reasons = [*reasons, *_shrunk(drafts[0], draft, lowest, first, planner), told]
     return replace(_plan(draft, lowest, smallest, reasons), fits=False)
 
 
@@ -99,7 +109,7 @@ def _shrunk(start: Draft, draft: Draft, rounds: int, first: Bill, planner: _Plan
     if not changes:
         return []
     dimension, value, limit = excess(first, planner.desk.budget)[0]
-    bound = f"the worst case would be {shown(dimension, value)}, the budget is {shown(dimension, limit)}"
+    bound = f"the worst case would be {shown(dimension, value)}, {told_limit(planner.desk, dimension, limit)}"
     return [f"{' and '.join(changes)}: {bound}."]
 
 
@@ -294,8 +304,10 @@ class _Planner:
         advice = f"The cheapest node (k = 3, 1 round) needs {shown(dimension, value)} at most."
         if await self._single_fits():
             advice += " The topology 'single' would fit: --topology single."
+        account = self.desk.account(dimension)
+        whose = f"What the account {account} has left" if account else "The budget"
         return PlanRefused(
-            f"The budget is smaller than the cheapest plan's bill ({dimension})",
+            f"{whose} is smaller than the cheapest plan's bill ({dimension})",
             value=shown(dimension, limit),
             limit=f"at least {shown(dimension, value)}",
             advice=advice,

@@ -42,8 +42,10 @@ async def make_plan(task: Task, desk: PlanningDesk) -> Plan:
     over = excess(without_pools(bill), desk.budget)
     if over:
         dimension, value, limit = over[0]
+        account = desk.account(dimension)
+        whose = f"What the account {account} has left" if account else "The budget"
         raise PlanRefused(
-            f"The budget is smaller than the bill of one call ({dimension})",
+            f"{whose} is smaller than the bill of one call ({dimension})",
             value=shown(dimension, limit),
             limit=f"at least {shown(dimension, value)}",
             advice="Raise the limit, or lower answer_tokens.",
