@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
@@ -205,6 +206,7 @@ async def open_parts(
         hooks=hooks or Hooks(),
         prices={**endpoint_prices(config), **config.tables.get("prices", {})},
         certificates=home / "certificates" if keeps else None,
+        accounts=partial(shared_accounts, config),
     )
     if engine is not None:
         parts.engine = engine
@@ -242,11 +244,6 @@ def make_spec(
     if params is not None and not isinstance(params, Mapping):
         raise InputError("The parameters are not a mapping", value=repr(params)[:80], advice='Write {"k": 3}.')
     chosen = topology or config["topology"]
-    shared = []
-    if config["project.name"] is not None:
-        shared.append(SharedAccount(f"project:{config['project.name']}", config.shared("project")))
-    if config.shared("day") != Budget():
-        shared.append(SharedAccount(f"day:{datetime.now(UTC):%Y-%m-%d}", config.shared("day")))
     given = budget or Budget()
     configured = config.budget()
     merged = Budget(**{
@@ -260,7 +257,7 @@ def make_spec(
         models=_models(config, models or {}),
         budget=merged,
         role_limits=config.role_limits(),
-        shared=tuple(shared),
+        shared=shared_accounts(config),
         embedder=config["embedder"],
         concurrency=config["concurrency"],
         deadlines=Deadlines(
@@ -276,6 +273,16 @@ def make_spec(
             cap=config["retry.cap"],
         ),
     )
+
+
+def shared_accounts(config: Config) -> tuple[SharedAccount, ...]:
+    """The accounts across runs that a run draws on which starts or goes on now."""
+    shared = []
+    if config["project.name"] is not None:
+        shared.append(SharedAccount(f"project:{config['project.name']}", config.shared("project")))
+    if config.shared("day") != Budget():
+        shared.append(SharedAccount(f"day:{datetime.now(UTC):%Y-%m-%d}", config.shared("day")))
+    return tuple(shared)
 
 
 def _models(config: Config, given: Mapping[str, str]) -> dict[str, str]:

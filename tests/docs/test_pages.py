@@ -24,7 +24,7 @@ from tests.docs.pages import ROOT, anchors, links, own_pages, pages, prose, tabl
 from tests.support import config_in, events_of
 
 DOCS = ROOT / "docs"
-_EVENT = re.compile(r"(run|call|step|node|budget|bill|question|command|hook|fractal)\.[a-z_]+")
+_EVENT = re.compile(r"(run|accounts|call|step|node|budget|bill|question|command|hook|fractal)\.[a-z_]+")
 
 
 @pytest.mark.parametrize("page", own_pages(), ids=lambda page: page.name)

@@ -177,3 +177,19 @@ def test_a_server_that_fails_ends_in_a_labelled_outcome(romanesco: Commands, tmp
         assert "attempt 2" in done.err
         assert len(server.ledger.requests) == 3
         assert romanesco("show", "r", "--json").json["spend"]["calls"] == 3
+
+
+def test_a_project_whose_limit_was_lowered_refuses_a_resume_and_no_abandoning(
+    romanesco: Commands, slow: FakeServerProcess
+) -> None:
+    romanesco.env.update(ROMANESCO_PROJECT_NAME="web", ROMANESCO_PROJECT_CALLS="100", ROMANESCO_BUDGET_CALLS="12")
+    process = start_slow(romanesco, slow)
+    process.kill()
+    finish(process)
+    romanesco.env.update(ROMANESCO_PROJECT_CALLS="3")
+    refused = romanesco("resume", "r")
+    assert refused.code == 3 and "project:web" in refused.error and "limit 3" in refused.error
+    said = romanesco("stop", "r", "--abandon")
+    assert said.code == 0 and "The run has ended" in said.out, "it spends nothing more, so no account is asked"
+    assert len(slow.ledger.requests) == 3
+    assert romanesco("verify", "r").code == 0

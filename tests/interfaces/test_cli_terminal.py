@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -37,6 +38,36 @@ def test_the_live_view_shows_bill_team_tokens_and_money(romanesco: Commands, tmp
     assert re.search(r"\d+ of \d+ calls +[\d,]+ of [\d,]+ tokens", plain)
     assert terminal.text.index("\x1b[?25l") < terminal.text.rindex("\x1b[?25h"), "the cursor comes back"
     assert "romanesco show r" in plain
+
+
+STEERING = "x\x7f\u009b31m\u0085\u2028\u061c\u200f\u202eevil\u2066 e\u0301 \u05e9"
+
+
+def test_no_json_steers_the_terminal(romanesco: Commands, tmp_path: Path) -> None:
+    """What a person or a model wrote reaches a program as it is, and a terminal as escapes."""
+    with FakeServerProcess(tmp_path, {"default": {"text": STEERING}}) as server:
+        single = ("--topology", "single", "-m", f"{server.url}#fake", "--id", "r", "--json")
+        runs = [romanesco("run", STEERING, *single)]
+    runs += [romanesco(*words, "--json") for words in (("show", "r"), ("runs",), ("replay", "r"), ("resume", "r"))]
+    runs.append(romanesco("config", "--json", env={"ROMANESCO_MODEL": STEERING}))
+    for done in runs:
+        assert done.code == 0, done.err
+        assert done.json
+        assert not set(done.out) & set(STEERING[1:3] + STEERING[6:11] + "\u2066"), done.out
+        assert "\\u202eevil" in done.out and "\u05e9" in done.out, "the rest stays readable"
+    assert runs[0].json["answer"] == STEERING
+
+
+def test_an_export_is_whole_in_a_file_and_harmless_on_a_terminal(romanesco: Commands, tmp_path: Path) -> None:
+    with FakeServerProcess(tmp_path, {"default": {"text": STEERING}}) as server:
+        assert romanesco("run", "Why?", "--topology", "single", "-m", f"{server.url}#fake", "--id", "r").code == 0
+    kept = romanesco("export", "r").out
+    assert "\u202eevil" in kept
+    terminal = Terminal(romanesco, "export", "r")
+    assert terminal.finish() == 0
+    assert "\u202e" not in terminal.text and "\u009b" not in terminal.text
+    shown = terminal.text.replace("\r", "").splitlines()
+    assert [json.loads(line) for line in shown] == [json.loads(line) for line in kept.split("\n") if line]
 
 
 def test_ctrl_c_on_the_terminal_keeps_what_is_done(romanesco: Commands, slow: FakeServerProcess) -> None:

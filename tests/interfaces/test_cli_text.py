@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from romanesco.interfaces.cli._text import clean, count, money, one_line, seconds
+from romanesco.interfaces.cli._text import clean, count, money, one_line, safe_json, seconds
 
 
 @given(st.text())
@@ -24,6 +25,24 @@ def test_an_escape_sequence_loses_its_escape() -> None:
 
 def test_br_139_right_to_left_text_stays_and_overrides_go() -> None:
     assert clean("שלום \u202eabc\u202c 你好 🌱") == "שלום abc 你好 🌱"
+
+
+def test_marks_of_direction_go_too() -> None:
+    assert clean("a\u061cb\u200ec\u200fd") == "abcd"
+
+
+STEERING = {*map(chr, range(32)), *map(chr, range(0x7F, 0xA0)), *"\u2028\u2029\u061c\u200e\u200f"}
+STEERING |= {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
+
+
+@given(st.text(st.one_of(st.characters(), st.sampled_from(sorted(STEERING)))))
+def test_json_is_escaped_where_it_could_steer_a_terminal_and_stays_the_same_value(text: str) -> None:
+    written = safe_json(json.dumps([text], ensure_ascii=False))
+    assert json.loads(written) == [text]
+    assert not STEERING & set(written)
+    assert len(written) == len(json.dumps([text], ensure_ascii=False)) + 5 * len([
+        c for c in text if c in STEERING and c >= "\x7f"
+    ]), "what can't steer a terminal is written as it is"
 
 
 @given(st.text(), st.integers(4, 50))

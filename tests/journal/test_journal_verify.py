@@ -91,9 +91,39 @@ def script() -> list[Step]:
     ]
 
 
+def outcome_of(data: dict[str, Any], steps: list[Step]) -> dict[str, Any]:
+    """The outcome that a true run.ended carries after these steps, with the lines that it came to."""
+    plans: list[Any] = [given["plan"]["bill"] for kind, _, given in steps if kind == "run.planned"]
+    planned = plans[0] if plans else None
+    lines: dict[str, dict[str, Any]] = {}
+    lost: dict[tuple[str, int], dict[str, Any]] = {}
+    for kind, key, given in steps:
+        if kind == "call.started":
+            lost[key, given["attempt"]] = given
+        elif kind == "call.finished" or kind == "call.failed":
+            begun = lost.pop((key, given["attempt"]))
+            usage = given.get("usage") or {"input": 0, "output": 0}
+            _spend_on(lines, begun["line"], usage["input"], usage["output"], given["usd"])
+    for begun in lost.values():
+        reserved = begun["reserved"]
+        _spend_on(lines, begun["line"], reserved["tokens_in"], reserved["tokens_out"], reserved["usd"])
+    said = {name: data.get(name) for name in ("status", "reason", "spend")}
+    return {**said, "bill": planned, "lines": [{"purpose": name, **line} for name, line in lines.items()]}
+
+
+def _spend_on(lines: dict[str, dict[str, Any]], name: str, tokens_in: int, tokens_out: int, usd: str | None) -> None:
+    line = lines.setdefault(name, {"calls": 0, "tokens_in": 0, "tokens_out": 0, "usd": "0"})
+    line["calls"] += 1
+    line["tokens_in"] += tokens_in
+    line["tokens_out"] += tokens_out
+    line["usd"] = None if usd is None else str(Decimal(line["usd"]) + Decimal(usd))
+
+
 async def written(store: Store, steps: list[Step], run: str = "r") -> Certificate:
     async with await Journal.create(store, run, clock=lambda: 1000.0) as journal:
-        for kind, key, data in steps:
+        for index, (kind, key, data) in enumerate(steps):
+            if kind == "run.ended" and "outcome" not in data:
+                data = {**data, "outcome": outcome_of(data, steps[:index])}
             node = "" if kind.startswith("run.") else "/"
             journal.append_nowait(kind, node=node, key=key, data=data)
         spend = steps[-1][2].get("spend", {})
@@ -169,7 +199,9 @@ async def test_what_does_not_apply_is_said() -> None:
     found = await verify(store, "r")
     assert {name for name, verdict in verdicts(found).items() if verdict == "not applicable"} == {
         "certificate",
+        "one plan",
         "totals",
+        "outcome",
         "bill",
         "limits",
     }
@@ -199,7 +231,13 @@ def rewrite(connection: sqlite3.Connection, change: Callable[[list[dict[str, Any
 
 def cheaper(rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        row["body"] = row["body"].replace('"input":100', '"input":90').replace('"tokens_in":500', '"tokens_in":470')
+        for name, old, new in (
+            ("input", 100, 90),
+            ("tokens_in", 500, 470),
+            ("tokens_in", 400, 380),
+            ("tokens_in", 100, 90),
+        ):
+            row["body"] = row["body"].replace(f'"{name}":{old},', f'"{name}":{new},')
 
 
 def shorter(rows: list[dict[str, Any]]) -> None:
@@ -278,6 +316,8 @@ async def test_amounts_that_can_not_be_counted_with_are_found(usd: str) -> None:
             data["plan"] = {"bill": {"lines": [{**BILL["lines"][0], "usd": usd}]}}  # type: ignore[index]
         elif kind == "call.finished":
             data.update(usd=usd, usage=usage(10**4000, 1))
+        elif kind == "run.ended":
+            data["outcome"] = {}
     assert {"totals", "bill"} <= violated(await audited(steps)).keys()
 
 
@@ -300,7 +340,8 @@ async def test_a_certificate_of_an_earlier_head_is_a_prefix() -> None:
     certificate = await written(store, script())
     async with await Journal.open(store, "r") as journal:
         journal.append_nowait("run.resumed")
-        journal.append_nowait("run.ended", data={"spend": script()[-1][2]["spend"]})
+        again = {"spend": script()[-1][2]["spend"]}
+        journal.append_nowait("run.ended", data={**again, "outcome": outcome_of(again, script())})
     found = await verify(store, "r", certificate=certificate)
     assert found.ok
     assert any("2 events were added since" in item.detail for item in found.findings)
@@ -400,6 +441,8 @@ async def test_a_second_beginning_and_events_after_the_end_are_found() -> None:
         ({"usd": "cheap"}, "says usd cheap"),
         ({"cached": 7}, "cached"),
         ({"reasoning": 0}, "reasoning"),
+        ({"calls": 1.0}, "says calls 1.0, its calls give 1"),
+        ({"in_doubt": 7}, "says in_doubt 7, its calls give 0"),
     ],
 )
 async def test_wrong_totals_are_found(change: dict[str, Any], expected: str) -> None:
@@ -411,6 +454,116 @@ async def test_wrong_totals_are_found(change: dict[str, Any], expected: str) -> 
     found = await audited([*HEAD, *call, ended({**ONE, **change})])
     assert expected in violated(found)["totals"]
     assert "gives no totals" in violated(await audited([*HEAD, *call, ended(None)]))["totals"]
+
+
+def forged(change: Callable[[dict[str, Any]], object]) -> list[Step]:
+    """The script with another outcome in its end."""
+    steps = script()
+    kind, key, data = steps[-1]
+    data = copy.deepcopy({**data, "reason": "completed"})
+    data["outcome"] = copy.deepcopy(outcome_of(data, steps))
+    change(data)
+    return [*steps[:-1], (kind, key, data)]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: data["outcome"]["spend"].update(calls=0), "its outcome says spend {"),
+        (lambda data: data["outcome"].update(status="failed"), "says status failed, itself completed"),
+        (lambda data: data.update(status="failed"), "says status completed, itself failed"),
+        (lambda data: data["outcome"].update(reason="budget"), "says reason budget, itself completed"),
+        (lambda data: data["outcome"]["lines"][0].update(calls=0), "says 0 calls, 400 + 300 tokens, usd 0.04 of line"),
+        (lambda data: data["outcome"]["lines"][1].update(usd="0"), "of line 'retry', its calls give 1 calls"),
+        (lambda data: data["outcome"]["lines"][1].update(usd=None), "usd None of line 'retry'"),
+        (lambda data: data["outcome"]["lines"].pop(), "says 0 calls, 0 + 0 tokens, usd 0 of line 'retry'"),
+        (lambda data: data["outcome"]["lines"][0].update(purpose="x"), "of line 'proposal', its calls give 3 calls"),
+        (lambda data: data["outcome"].update(lines="none"), "of the bill's lines can't be read"),
+        (
+            lambda data: data["outcome"]["bill"]["lines"][0].update(calls=9),
+            "has 9 calls, 600 + 600 tokens, usd 0.06 on",
+        ),
+        (lambda data: data["outcome"]["bill"]["lines"].pop(), "has nothing on line 'retry', the plan's has 1 calls"),
+        (lambda data: data["outcome"]["bill"].update(nodes=7), "has 7 nodes, the plan's 1"),
+        (lambda data: data["outcome"].update(bill=None), "has nothing on line 'proposal'"),
+        (lambda data: data["outcome"].update(bill=[]), "the bill in its outcome can't be read"),
+        (lambda data: data.pop("outcome"), "has no outcome"),
+    ],
+)
+async def test_an_outcome_that_says_other_than_its_run_is_found(
+    change: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    assert (await audited(forged(lambda data: None))).ok
+    store = MemoryStore()
+    await as_it_is(store, forged(change))
+    found = violated(await verify(store, "r"))
+    assert list(found) == ["outcome"]
+    assert words in found["outcome"]
+
+
+async def as_it_is(store: Store, steps: list[Step], node: str = "") -> None:
+    """The steps with nothing added; their plans under a node."""
+    async with await Journal.create(store, "r", clock=lambda: 1000.0) as journal:
+        for kind, key, data in steps:
+            place = node if kind == "run.planned" else "" if kind.startswith("run.") else "/"
+            journal.append_nowait(kind, node=place, key=key, data=data)
+
+
+async def test_the_bill_of_an_outcome_is_the_one_that_was_raised() -> None:
+    steps = killed_and_sent_again(raised())
+    spend = {**SPEND, "calls": 5, "tokens_in": 700, "tokens_out": 550, "usd": "0.07", "cached": 4, "reasoning": 8}
+    data = {"spend": {**spend, "in_doubt": 1}}
+    outcome = outcome_of(data, steps)
+    more = copy.deepcopy(outcome)
+    more["bill"]["lines"][1].update(calls=2, tokens_in=400, tokens_out=400, usd="0.04")
+    true: Step = ("run.ended", "", {**data, "outcome": more})
+    assert (await audited([*steps, true])).ok
+    as_planned: Step = ("run.ended", "", {**data, "outcome": outcome})
+    assert "the plan's has 2 calls" in violated(await audited([*steps, as_planned]))["outcome"]
+
+
+async def test_a_run_has_one_plan_and_has_it_before_it_does_anything() -> None:
+    steps = script()
+    plan, rest = steps[1], steps[2:]
+    bigger: Step = ("run.planned", "", {"plan": {"bill": {**BILL, "lines": [{**BILL["lines"][0], "calls": 99}]}}})  # type: ignore[index]
+    assert "event 3 is a second plan" in violated(await audited([*steps[:2], bigger, *rest]))["one plan"]
+    late = violated(await audited([steps[0], *rest[:-1], plan, rest[-1]]))
+    assert "event 2 (call.started) comes before any plan" in late["one plan"]
+    never = violated(await audited([steps[0], *rest[:-1]]))
+    assert "event 2 (call.started) comes before any plan" in never["one plan"]
+    store = MemoryStore()
+    await as_it_is(store, steps[:2], node="/x")
+    assert "under another node, /x" in violated(await verify(store, "r"))["one plan"]
+
+
+async def test_a_second_plan_carries_no_more_calls() -> None:
+    """The bill that calls are compared with is the first one, which was printed."""
+    bigger: Step = ("run.planned", "", {"plan": {"bill": {"lines": [{**BILL["lines"][0], "calls": 99}]}}})  # type: ignore[index]
+    calls: list[Step] = []
+    for index in range(5):
+        calls += [
+            ("call.started", str(index), started("proposal")),
+            ("call.finished", str(index), finished("proposal")),
+        ]
+    assert {"one plan", "bill"} <= violated(await audited([*HEAD, bigger, *calls])).keys()
+
+
+async def test_a_plan_without_a_bill_is_legal_and_its_outcome_has_none() -> None:
+    planned: Step = ("run.planned", "", {"plan": {"bill": {"lines": [], "nodes": 1}}})
+    steps = [HEAD[0], planned, ("call.started", "a", started("x")), ("call.finished", "a", finished("x"))]
+    data: dict[str, Any] = {"spend": ONE, "outcome": {"spend": ONE, "lines": [], "bill": {"lines": [], "nodes": 1}}}
+    found = await audited([*steps, ("run.ended", "", data)])
+    assert found.ok
+    assert verdicts(found)["bill"] == "not applicable"
+    data["outcome"] = {**data["outcome"], "bill": BILL}  # as where a bill was taken out of the plan
+    assert "the plan's has nothing" in violated(await audited([*steps, ("run.ended", "", data)]))["outcome"]
+
+
+@pytest.mark.parametrize("calls", ["9999", 1e308, -1, True, None])
+async def test_a_bill_with_a_number_that_is_none_is_found(calls: Any) -> None:
+    lines = [{**BILL["lines"][0], "calls": calls}]  # type: ignore[index]
+    found = await audited([HEAD[0], ("run.planned", "", {"plan": {"bill": {"lines": lines}}})])
+    assert violated(found) == {"bill": "the plan has no readable bill"}
 
 
 @pytest.mark.parametrize("wrong", [{"input": -5}, {"input": None}, {"output": 1.5}, {"output": True}])
@@ -444,7 +597,7 @@ async def test_a_lost_attempt_counts_as_a_call_and_its_cost_at_what_was_reserved
         ("call.started", "a", started("proposal", 2)),
         ("call.finished", "a", finished("proposal", 2)),
     ]
-    spend = {**ONE, "calls": 2, "tokens_in": 300, "tokens_out": 250, "usd": "0.03", "estimated": True}
+    spend = {**ONE, "calls": 2, "tokens_in": 300, "tokens_out": 250, "usd": "0.03", "estimated": True, "in_doubt": 1}
     found = await audited([*HEAD, *steps, ended(spend)])
     assert found.ok, found.findings
     assert (found.totals.calls, found.totals.unknown, found.totals.estimated) == (2, 1, True)
@@ -511,12 +664,14 @@ def test_verification_shares_no_code_with_what_it_verifies() -> None:
     assert {module for module in reached if module.startswith("romanesco.journal.")} == {
         "romanesco.journal._audit",
         "romanesco.journal._certificate",
+        "romanesco.journal._ends",
         "romanesco.journal._event",
+        "romanesco.journal._figures",
         "romanesco.journal._limits",
         "romanesco.journal._store",
         "romanesco.journal._verify",
     }
-    for name in ("_verify", "_audit", "_limits"):
+    for name in ("_verify", "_audit", "_ends", "_figures", "_limits"):
         text = (ROOM / "journal" / f"{name}.py").read_text(encoding="utf-8")
         for shared in ("event_hash", "canonical", "make_event"):
             assert shared not in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,123 @@ async def test_a_resume_that_a_shared_account_refuses_leaves_what_the_killed_run
     assert [await calls_of(store, account.name) for account in accounts] == [12, 12]
     outcome = await (await resume("r", parts, (("calls", 15),))).drive()
     assert [await calls_of(store, account.name) for account in accounts] == [outcome.spend.calls] * 2
+
+
+# ---- resumed under other accounts than before -----------------------------------------------------------------
+
+
+async def killed_after(store: MemoryStore, calls: int, spec: RunSpec) -> int:
+    """Start a run, and end it as a kill does once it has made so many calls; gives what it has spent by then."""
+    gate = Gate(calls)
+    session = await start(spec, parts_of(store, gate.model))
+    driving = asyncio.ensure_future(session.drive())
+    await gate.asked.wait()
+    driving.cancel()
+    await asyncio.wait([driving])
+    return session.spend().calls
+
+
+YESTERDAY, TODAY = "day:2026-11-29", "day:2026-11-30"
+
+
+async def test_a_run_of_yesterday_is_charged_today_with_what_it_spends_today() -> None:
+    store = MemoryStore()
+    spec = spec_of(budget=Budget(calls=12), shared=shared((WEB, 100), (YESTERDAY, 40)))
+    before = await killed_after(store, 3, spec)
+    assert before and await calls_of(store, YESTERDAY) == 12
+    now = shared((WEB, 100), (TODAY, 40))
+    parts = replace(parts_of(store, ScriptedModel("ok")), accounts=lambda: now)
+    session = await resume("r", parts)
+    assert await calls_of(store, YESTERDAY) == before, "it will spend no more of that day"
+    assert await calls_of(store, TODAY) == 12 - before
+    outcome = await session.drive()
+    assert outcome.spend.calls > before
+    assert await calls_of(store, YESTERDAY) == before
+    assert await calls_of(store, TODAY) == outcome.spend.calls - before
+    assert await calls_of(store) == outcome.spend.calls
+    changes = kinds(await read_events(store, "r"), "accounts.changed")
+    assert [[one["name"] for one in data["accounts"]] for *_, data in changes] == [[WEB, TODAY]]
+
+
+async def test_a_run_that_is_resumed_twice_in_a_day_stays_charged_with_that_days_part() -> None:
+    store = MemoryStore()
+    before = await killed_after(store, 3, spec_of(budget=Budget(calls=12), shared=shared((YESTERDAY, 40))))
+    gate = Gate(2)
+    parts = replace(parts_of(store, gate.model), accounts=lambda: shared((TODAY, 40)))
+    session = await resume("r", parts)
+    driving = asyncio.ensure_future(session.drive())
+    await gate.asked.wait()
+    driving.cancel()
+    await asyncio.wait([driving])
+    gate.opened.set()
+    outcome = await (await resume("r", parts)).drive()
+    assert await calls_of(store, TODAY) == outcome.spend.calls - before
+    assert len(kinds(await read_events(store, "r"), "accounts.changed")) == 1
+
+
+async def test_a_day_that_has_no_room_refuses_a_run_of_yesterday_and_it_can_be_resumed_later() -> None:
+    store = MemoryStore()
+    before = await killed_after(store, 3, spec_of(budget=Budget(calls=12), shared=shared((YESTERDAY, 40))))
+    await store.charge(TODAY, "other", {"calls": "39"}, {})
+    parts = replace(parts_of(store, ScriptedModel("ok")), accounts=lambda: shared((TODAY, 40)))
+    written = len(await read_events(store, "r"))
+    with pytest.raises(BudgetExceeded, match=TODAY):
+        await resume("r", parts)
+    assert len(await read_events(store, "r")) == written
+    await store.charge(TODAY, "other", {"calls": "20"}, {})
+    outcome = await (await resume("r", parts)).drive()
+    assert await calls_of(store, TODAY) == 20 + outcome.spend.calls - before
+
+
+async def test_the_limits_that_are_set_now_hold_for_a_resumed_run() -> None:
+    store = MemoryStore()
+    before = await killed_after(store, 3, spec_of(budget=Budget(calls=12), shared=shared((WEB, 100))))
+    parts = parts_of(store, ScriptedModel("ok"))
+    with pytest.raises(BudgetExceeded, match=f"{WEB}.*12 calls.*limit 6"):
+        await resume("r", replace(parts, accounts=lambda: shared((WEB, 6))))
+    assert await calls_of(store) == before, "a run that may not go on holds nothing but what it spent"
+    outcome = await (await resume("r", replace(parts, accounts=lambda: shared((WEB, 12))))).drive()
+    assert outcome.spend.calls == await calls_of(store) <= 12
+
+
+async def test_a_limit_that_was_raised_lets_a_refused_raise_through() -> None:
+    store = MemoryStore()
+    parts = parts_of(store, ScriptedModel("ok"))
+    session = await start(spec_of(budget=Budget(calls=5), shared=shared((WEB, 6))), parts)
+    assert (await session.drive()).reason is StopReason.BUDGET
+    with pytest.raises(BudgetExceeded, match=WEB):
+        await resume("r", parts, (("calls", 12),))
+    raised = replace(parts, accounts=lambda: shared((WEB, 20)))
+    assert (await (await resume("r", raised, (("calls", 12),))).drive()).status is Status.COMPLETED
+
+
+async def test_a_run_stays_in_its_project_and_joins_one_if_it_had_none() -> None:
+    store = MemoryStore()
+    await killed_after(store, 3, spec_of(budget=Budget(calls=12), shared=shared((WEB, 100))))
+    other = shared(("project:other", 1))
+    outcome = await (await resume("r", replace(parts_of(store, ScriptedModel("ok")), accounts=lambda: other))).drive()
+    assert await calls_of(store) == outcome.spend.calls and await calls_of(store, "project:other") == 0
+    store = MemoryStore()
+    before = await killed_after(store, 3, spec_of(budget=Budget(calls=12), shared=()))
+    joined = replace(parts_of(store, ScriptedModel("ok")), accounts=lambda: shared((WEB, 100)))
+    outcome = await (await resume("r", joined)).drive()
+    assert await calls_of(store) == outcome.spend.calls - before
+
+
+async def test_the_configuration_of_now_is_in_force_for_a_resume(tmp_path: Path) -> None:
+    """Through the package's own functions: a project whose limit was lowered between a run and its resume."""
+    store, model = MemoryStore(), ScriptedModel("ok")
+    config = config_in(tmp_path, project__name="web", project__calls=100)
+    given: dict[str, Any] = {"store": store, "model": model, "topologies": [Members()]}
+    outcome = await romanesco.run("Why?", config=config, topology="members", run="r", budget=Budget(calls=5), **given)
+    assert outcome.reason is StopReason.BUDGET
+    lowered = config_in(tmp_path, project__name="web", project__calls=outcome.spend.calls + 1)
+    more = Budget(calls=90)
+    with pytest.raises(BudgetExceeded, match=WEB):
+        await romanesco.resume("r", config=lowered, budget=more, **given)
+    assert len(model.calls) == outcome.spend.calls == 5
+    ended = await romanesco.resume("r", config=config, budget=more, **given)
+    assert ended.status is Status.COMPLETED and await calls_of(store) == ended.spend.calls
 
 
 # ---- at its end -----------------------------------------------------------------------------------------------

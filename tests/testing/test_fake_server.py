@@ -17,6 +17,9 @@ import aiohttp
 import jsonschema_rs
 import pytest
 
+import romanesco
+from romanesco import load_config
+from romanesco.journal import SQLiteStore, verify
 from romanesco.testing._fake_server import FakeServer, embedding
 from romanesco.testing._fake_server_http import Connection
 from romanesco.testing._fake_server_ledger import Ledger
@@ -325,6 +328,33 @@ async def test_lists_properties_and_counts_cost_nothing() -> None:
                 assert response.status == 404
     assert server.ledger.requests == []
     assert server.ledger.free == {"/v1/models": 1, "/tokenize": 1, "/props": 1}
+
+
+@pytest.mark.parametrize("flavour", ["openai", "llamacpp", "vllm"])
+async def test_a_run_on_each_flavour_keeps_its_bill(flavour: Any, tmp_path: Path) -> None:
+    """What a flavour counts beforehand is what its ledger holds afterwards, schemas included."""
+    config = load_config(env={}, overrides={"home": str(tmp_path)})
+    async with FakeServer(scenario=Scenario(flavour=flavour, context_limit=32768)) as server:
+        model = f"{server.url}#fake"
+        params = {"k": 3, "rounds": 2}
+        outcome = await romanesco.run("Name three risks", model=model, config=config, run="r", params=params)
+        assert outcome.spend.tokens_in == server.ledger.tokens_in
+    assert outcome.status is romanesco.Status.COMPLETED, outcome.note
+    async with SQLiteStore(tmp_path / "journal.db") as store:
+        found = await verify(store, "r")
+    assert found.ok, found.findings
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_garbage_may_be_no_unicode(stream: bool) -> None:
+    async with (
+        FakeServer(lambda b, n: FakeReply(fault=Fault(garbage="x\ud800y"))) as server,
+        aiohttp.ClientSession() as session,
+        session.post(server.url + "/chat/completions", json=body("four", stream=stream)) as response,
+    ):
+        assert response.status == 200
+        assert await response.read() == b"x\xed\xa0\x80y"
+    assert [(entry.status, entry.fault, entry.finished) for entry in server.ledger.requests] == [(200, "garbage", True)]
 
 
 async def test_embeddings_put_like_with_like() -> None:

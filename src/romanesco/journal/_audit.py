@@ -3,66 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
+from romanesco.journal._ends import Counted, compare_outcome, compare_spend
 from romanesco.journal._event import Event
-
-_BIGGEST = 10**18
-"""No call reads so many tokens or costs so many dollars; beyond it sums would overflow."""
-
-
-class Faults:
-    """Faults found in one property: how many, and the first."""
-
-    def __init__(self, checked: str) -> None:
-        self.checked = checked
-        self.count = 0
-        self.first = ""
-        self.seq: int | None = None
-
-    def add(self, text: str, seq: int | None) -> None:
-        """Note a fault."""
-        if not self.count:
-            self.first, self.seq = text, seq
-        self.count += 1
-
-
-@dataclass(slots=True)
-class Totals:
-    """What a run spent, as counted from its events.
-
-    Attributes:
-        calls: Attempts that were started.
-        tokens_in: Tokens read; for attempts of which it is not known, what was reserved.
-        tokens_out: Tokens generated; likewise.
-        cached: Part of ``tokens_in`` that a server read from its cache.
-        reasoning: Part of ``tokens_out`` that was reasoning.
-        usd: Money in US dollars, or None if a price is unknown.
-        estimated: Whether some of the tokens are upper bounds.
-        unknown: Attempts of which the cost is not known and the reserved amount was counted.
-    """
-
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cached: int = 0
-    reasoning: int = 0
-    usd: Decimal | None = Decimal(0)
-    estimated: bool = False
-    unknown: int = 0
-
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(
-            self.calls + other.calls,
-            self.tokens_in + other.tokens_in,
-            self.tokens_out + other.tokens_out,
-            self.cached + other.cached,
-            self.reasoning + other.reasoning,
-            None if self.usd is None or other.usd is None else self.usd + other.usd,
-            self.estimated or other.estimated,
-            self.unknown + other.unknown,
-        )
+from romanesco.journal._figures import Faults, Totals, over, read_bill, read_count, read_decimal
 
 
 @dataclass(slots=True)
@@ -96,8 +42,13 @@ class Audit:
     end: Faults = field(default_factory=lambda: Faults("nothing but run.resumed follows run.ended"))
     order: Faults = field(default_factory=lambda: Faults("every call started before it ended, and ended once"))
     sums: Faults = field(default_factory=lambda: Faults("the totals of run.ended are those of its calls"))
+    outcome: Faults = field(
+        default_factory=lambda: Faults("the outcome in run.ended is that of its calls and its plan")
+    )
+    plan: Faults = field(default_factory=lambda: Faults("one plan, before anything is done"))
     bill: Faults = field(default_factory=lambda: Faults("every line of the bill was kept, and the whole"))
     has_end: bool = False
+    has_plan: bool = False
     has_bill: bool = False
     _seen: int = 0
     _last_kind: str = ""
@@ -105,7 +56,8 @@ class Audit:
     _lost: dict[_Attempt, list[_Open]] = field(default_factory=dict)
     _finished: dict[tuple[str, str], str] = field(default_factory=dict)
     _lines: dict[str, Totals] = field(default_factory=dict)
-    _plan: Any = None
+    _worked: bool = False
+    _bill: Any = None
     _raised: dict[str, Totals] = field(default_factory=dict)
 
     def take(self, event: Event, data: dict[str, Any]) -> None:
@@ -116,10 +68,13 @@ class Audit:
             self.end.add(f"event {event.seq} ({event.kind}) follows run.ended", event.seq)
         self._seen += 1
         self._last_kind = event.kind
+        if event.kind.startswith(("call.", "step.", "node.")) and not self._worked:
+            self._worked = True
+            if not self.has_plan:
+                self.plan.add(f"event {event.seq} ({event.kind}) comes before any plan", event.seq)
         match event.kind:
-            case "run.planned" if event.node in ("", "/"):
-                self._plan = data.get("plan")
-                self.has_bill = _bill(self._plan) != {}
+            case "run.planned":
+                self._planned(event, data.get("plan"))
             case "run.resumed":
                 self._session_over()
             case "bill.raised":
@@ -142,6 +97,17 @@ class Audit:
         self._sum_up()
         if self.has_bill:
             self._compare_bill()
+
+    def _planned(self, event: Event, plan: Any) -> None:
+        """The first plan is the one that was printed; the run's own, and none comes after it."""
+        if event.node not in ("", "/"):
+            self.plan.add(f"event {event.seq} plans the run under another node, {event.node}", event.seq)
+        elif self.has_plan:
+            self.plan.add(f"event {event.seq} is a second plan", event.seq)
+        else:
+            self.has_plan = True
+            self._bill = plan.get("bill") if isinstance(plan, dict) else None
+            self.has_bill = read_bill(self._bill) != {}
 
     def _session_over(self) -> None:
         for attempt, opened in self._open.items():
@@ -201,7 +167,7 @@ class Audit:
         for attempts in self._lost.values():
             for opened in attempts:
                 doubt = doubt + opened.bound + Totals(calls=1)
-        for fault in _over(raised, doubt, "in doubt", "added"):
+        for fault in over(raised, doubt, "in doubt", "added"):
             self.bill.add(f"event {event.seq} raised the bill: {fault}", event.seq)
 
     def _count(self, line: str, amount: Totals) -> None:
@@ -245,15 +211,15 @@ class Audit:
         )
 
     def _tokens(self, event: Event, value: Any) -> int:
-        if type(value) is int and 0 <= value < _BIGGEST:
-            return value
-        self.sums.add(f"event {event.seq} gives no usable number of tokens", event.seq)
-        return 0
+        number = read_count(value)
+        if number is None:
+            self.sums.add(f"event {event.seq} gives no usable number of tokens", event.seq)
+        return number or 0
 
     def _money(self, event: Event, value: Any) -> Decimal | None:
         if value is None:
             return None
-        amount = _decimal(value)
+        amount = read_decimal(value)
         if amount is None:
             self.sums.add(f"event {event.seq} gives no usable amount of money", event.seq)
         return amount
@@ -261,74 +227,34 @@ class Audit:
     def _ended(self, event: Event, data: dict[str, Any]) -> None:
         self.has_end = True
         self._sum_up()
-        spend = data.get("spend")
-        if not isinstance(spend, dict):
-            self.sums.add(f"event {event.seq} (run.ended) gives no totals", event.seq)
-            return
-        for name in ("calls", "tokens_in", "tokens_out", "cached", "reasoning"):
-            counted = getattr(self.totals, name)
-            if spend.get(name) != counted:
-                self.sums.add(f"event {event.seq} says {name} {spend.get(name)}, its calls give {counted}", event.seq)
-        said = spend.get("usd")
-        counted_usd = self.totals.usd
-        if (None if said is None else _decimal(said)) != counted_usd or (said is None) != (counted_usd is None):
-            self.sums.add(f"event {event.seq} says usd {said}, its calls give {counted_usd}", event.seq)
-        if self.totals.estimated and not spend.get("estimated"):
-            self.sums.add(f"event {event.seq} does not say that its tokens are partly estimated", event.seq)
+        nodes = self._bill.get("nodes") if isinstance(self._bill, dict) else None
+        in_doubt = sum(len(attempts) for attempts in self._lost.values())
+        counted = Counted(self.totals, self._spent_by_line(), in_doubt, self._limits() or {}, nodes)
+        compare_spend(event, data, counted, self.sums)
+        compare_outcome(event, data, counted, self.outcome)
+
+    def _limits(self) -> dict[str, Totals] | None:
+        """The plan's bill by line, with what was added to it; None if it can't be read."""
+        limits = read_bill(self._bill) if self.has_bill else {}
+        if limits:  # a plan without a bill has nothing to add to
+            for line, more in self._raised.items():
+                limits[line] = limits.get(line, Totals()) + more
+        return limits
 
     def _compare_bill(self) -> None:
-        limits = _bill(self._plan)
+        limits = self._limits()
         if limits is None:
             self.bill.add("the plan has no readable bill", None)
             return
-        for line, more in self._raised.items():
-            limits[line] = limits.get(line, Totals()) + more
         whole = Totals()
         for limit in limits.values():
             whole = whole + limit
         for line, amount in self._spent_by_line().items():
             limit = limits.get(line, Totals())
-            for fault in _over(amount, limit):
+            for fault in over(amount, limit):
                 self.bill.add(f"line {line!r}: {fault}", None)
-        for fault in _over(self.totals, whole):
+        for fault in over(self.totals, whole):
             self.bill.add(f"in all: {fault}", None)
-
-
-def _over(amount: Totals, limit: Totals, where: str = "on the bill", done: str = "spent") -> list[str]:
-    faults = [
-        f"{name} {getattr(amount, name)} {done}, {getattr(limit, name)} {where}"
-        for name in ("calls", "tokens_in", "tokens_out")
-        if getattr(amount, name) > getattr(limit, name)
-    ]
-    if limit.usd is not None:
-        if amount.usd is None:
-            faults.append(f"usd unknown, {limit.usd} {where}")
-        elif amount.usd > limit.usd:
-            faults.append(f"usd {amount.usd} {done}, {limit.usd} {where}")
-    return faults
-
-
-def _bill(plan: Any) -> dict[str, Totals] | None:
-    try:
-        lines: dict[str, Totals] = {}
-        for line in plan["bill"]["lines"]:
-            usd = None if line["usd"] is None else _decimal(line["usd"])
-            if usd is None and line["usd"] is not None:
-                return None
-            amount = Totals(int(line["calls"]), int(line["tokens_in"]), int(line["tokens_out"]), usd=usd)
-            purpose = str(line["purpose"])
-            lines[purpose] = lines.get(purpose, Totals()) + amount
-    except (TypeError, KeyError, ValueError, OverflowError):
-        return None
-    return lines
-
-
-def _decimal(value: Any) -> Decimal | None:
-    try:
-        amount = Decimal(value) if isinstance(value, str) else None
-    except InvalidOperation:
-        return None
-    return amount if amount is not None and amount.is_finite() and 0 <= amount < _BIGGEST else None
 
 
 def _hashable(value: Any) -> Any:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from romanesco.journal._audit import Faults
 from romanesco.journal._event import Event
+from romanesco.journal._figures import Faults
 
 _DIMENSIONS = ("calls", "tokens", "tokens_in", "tokens_out", "usd", "nodes")
 

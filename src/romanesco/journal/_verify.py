@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from romanesco.errors import JournalCorrupt, UnknownName
-from romanesco.journal._audit import Audit, Faults, Totals
+from romanesco.journal._audit import Audit
 from romanesco.journal._certificate import Certificate
 from romanesco.journal._event import Event
+from romanesco.journal._figures import Faults, Totals
 from romanesco.journal._limits import LimitsAudit
 from romanesco.journal._store import Store
 
@@ -73,7 +74,7 @@ async def verify(store: Store, run: str, *, certificate: Certificate | None = No
     """Check a run's journal.
 
     Properties: ``readable``, ``sequence``, ``chain``, ``hashes``, ``payloads``, ``certificate``, ``one
-    beginning``, ``one end``, ``order of calls``, ``totals``, ``bill``, ``limits``.
+    beginning``, ``one plan``, ``one end``, ``order of calls``, ``totals``, ``outcome``, ``bill``, ``limits``.
 
     An attempt that was started and has no end (the process died, or the run ended first) counts as a call;
     its tokens and money are unknown and counted at what was reserved for it, marked in the totals.
@@ -108,6 +109,7 @@ async def verify(store: Store, run: str, *, certificate: Certificate | None = No
         audit.take(event, data)
         limits.take(event, data)
     audit.finish()
+    no_bill = "the plan makes no bill" if audit.has_plan else "the run has no plan"
     findings = (
         _finding("readable", readable),
         _finding("sequence", _sequence(events)),
@@ -116,10 +118,12 @@ async def verify(store: Store, run: str, *, certificate: Certificate | None = No
         _finding("payloads", payloads),
         _certified(events, datas, run, certificate),
         _finding("one beginning", audit.beginning),
+        _finding("one plan", audit.plan, applies=audit.has_plan, otherwise="the run has no plan"),
         _finding("one end", audit.end),
         _finding("order of calls", audit.order),
         _finding("totals", audit.sums, applies=audit.has_end, otherwise="the run has not ended"),
-        _finding("bill", audit.bill, applies=audit.has_bill, otherwise="the run has no plan"),
+        _finding("outcome", audit.outcome, applies=audit.has_end, otherwise="the run has not ended"),
+        _finding("bill", audit.bill, applies=audit.has_bill, otherwise=no_bill),
         _finding("limits", limits.faults, applies=limits.applies, otherwise="the run has no limits"),
     )
     last = events[-1] if events else None

@@ -36,8 +36,16 @@ from romanesco.runtime._refold import memo_from
 from romanesco.runtime._registry import plan_with
 from romanesco.runtime._resend import room_for_doubts, with_raises
 from romanesco.runtime._session import Parts, Session, end_data
-from romanesco.runtime._shared import check_shared, figures, planned_limits, reserve_shared, settle_shared
-from romanesco.runtime._spec import RunSpec, refuse_passed, with_changes
+from romanesco.runtime._shared import (
+    accounts_now,
+    check_shared,
+    figures,
+    planned_limits,
+    reserve_again,
+    reserve_shared,
+    settle_shared,
+)
+from romanesco.runtime._spec import RunSpec, SharedAccount, refuse_passed, with_changes
 from romanesco.runtime._stops import Stops
 from romanesco.task import Bill, Outcome, Plan, Spend, Status, Task
 
@@ -152,6 +160,7 @@ async def resume(
         resend: Let the bill carry the calls that were in doubt once more; see ``Session.raised``.
 
     Raises:
+        BudgetExceeded: An account shared by runs, as it is limited now, can't carry what the run may still come to.
         InputError: A new limit is below what the run has used; nothing is written.
         RunBusy: Another process owns the run.
         UnknownName: No such run.
@@ -168,8 +177,10 @@ async def resume(
             run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec, plan))
             return Session(run, parts, ended=recovered.ended)
         await _refuse_stale_commands(parts.store, run_id)
+        recorded = spec.shared
         coming: list[tuple[str, dict[str, Any]]] = [
             ("run.resumed", {"from": recovered.seq, "guards": parts.hooks.names()}),
+            *_other_accounts(recorded, parts, recovered),
             *(("budget.changed", {"dimension": dimension, "value": value}) for dimension, value in changes),
         ]
         raised = room_for_doubts(recovered) if resend and plan.bill.lines else None
@@ -185,13 +196,24 @@ async def resume(
         run = _wire(spec, plan, parts, journal, recovered, parts.prices_of(spec, plan))
         spent = recovered.spent.spend(recovered.elapsed)
         async with _held_if_opened(spec, parts, spent):
-            await reserve_shared(parts.store, spec, plan.bill, figures(spent), recovered.overruns)
+            await reserve_again(parts.store, recorded, spec, plan.bill, figures(spent), recovered.overruns)
             for kind, data in coming:
                 await journal.append(kind, data=data)
     except BaseException:
         await journal.close()
         raise
     return Session(run, parts, raised=raised)
+
+
+def _other_accounts(
+    recorded: tuple[SharedAccount, ...], parts: Parts, recovered: Recovery
+) -> list[tuple[str, dict[str, Any]]]:
+    """The event that tells of the accounts that a run draws on from now on; none if they are what they were."""
+    if parts.accounts is None:
+        return []
+    spent = figures(recovered.spent.spend(recovered.elapsed))
+    now = accounts_now(recorded, parts.accounts(), spent)
+    return [("accounts.changed", {"accounts": [to_json(account) for account in now]})] if now != recorded else []
 
 
 async def _resume_unplanned(recovered: Recovery, parts: Parts, journal: Journal) -> Session:
@@ -262,7 +284,10 @@ def spec_and_plan(run_id: str, recovered: Recovery) -> tuple[RunSpec, Plan]:
         spec = from_json(RunSpec, recovered.created["spec"])
         return spec, Plan(spec.topology, Bill(()), {})
     plan = with_raises(from_json(Plan, recovered.planned["plan"]), recovered.raises)
-    return from_json(RunSpec, recovered.created["spec"]), plan
+    spec = from_json(RunSpec, recovered.created["spec"])
+    if recovered.accounts is not None:
+        spec = replace(spec, shared=tuple(from_json(SharedAccount, account) for account in recovered.accounts))
+    return spec, plan
 
 
 def check_limits(spec: RunSpec, recovered: Recovery) -> None:

@@ -88,6 +88,7 @@ class Recovery:
         offers: Best answer so far by node.
         ended: Data of the last ``run.ended``, None if the run was not ended or was resumed since.
         budget: Changes of limits by a person, in order.
+        accounts: The accounts shared by runs that it draws on since a resume, None if they are as they were.
         raises: What was added to the bill's retries for calls in doubt, in order.
         questions: Questions by id: pending ones have no answer.
         answers: What people answered, by the question's id.
@@ -108,6 +109,7 @@ class Recovery:
     offers: dict[str, dict[str, Any]] = field(default_factory=dict)
     ended: dict[str, Any] | None = None
     budget: list[dict[str, Any]] = field(default_factory=list)
+    accounts: list[dict[str, Any]] | None = None
     raises: list[dict[str, Any]] = field(default_factory=list)
     questions: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -141,7 +143,7 @@ def recover(events: Iterable[FoldedEvent]) -> Recovery:
             state.overruns += call_overruns(node, key, data["accounts"])
         elif kind == "bill.raised":
             state.raises.append(data)
-        elif kind.startswith("run."):
+        elif kind.startswith(("run.", "accounts.")):
             _fold_run(state, kind, data)
         elif not _fold_node(state, kind, node, key, data) and key.startswith("record:"):
             state.topology_events.append((seq, kind, node, key, data))
@@ -175,6 +177,8 @@ def _fold_run(state: Recovery, kind: str, data: dict[str, Any]) -> None:
         state.stops.clear()
     elif kind == "run.resumed":
         state.ended = None
+    elif kind == "accounts.changed":
+        state.accounts = data["accounts"]
 
 
 def _fold_node(state: Recovery, kind: str, node: str, key: str, data: dict[str, Any]) -> bool:

@@ -24,7 +24,7 @@ from romanesco.runtime._hooks import Hooks
 from romanesco.runtime._overruns import with_overruns
 from romanesco.runtime._registry import Topologies
 from romanesco.runtime._shared import settle_shared
-from romanesco.runtime._spec import RunSpec
+from romanesco.runtime._spec import RunSpec, SharedAccount
 from romanesco.runtime._supervise import steer, supervise
 from romanesco.task import BillLine, Outcome, Plan, Spend, Status
 
@@ -52,6 +52,8 @@ class Parts:
         clock: Monotonic seconds.
         wall: Seconds since 1970.
         limiters: The slots of every endpoint.
+        accounts: Gives the accounts shared by runs that a new run would draw on now; None leaves a resumed run those
+            that it had.
     """
 
     store: Store
@@ -65,6 +67,7 @@ class Parts:
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     limiters: Limiters = field(default_factory=Limiters)
+    accounts: Callable[[], tuple[SharedAccount, ...]] | None = None
 
     def prices_of(self, spec: RunSpec, plan: Plan | None = None) -> dict[str, Price | None]:
         """The price of every model of a run, None where it is unknown.

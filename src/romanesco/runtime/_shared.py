@@ -13,7 +13,7 @@ from romanesco.task import Bill, Budget, CallOverrun, Spend
 
 if TYPE_CHECKING:
     from romanesco.journal import Store
-    from romanesco.runtime._spec import RunSpec
+    from romanesco.runtime._spec import RunSpec, SharedAccount
 
 DIMENSIONS = ("calls", "tokens", "usd")
 """What accounts shared by runs can limit."""
@@ -73,6 +73,70 @@ async def reserve_shared(
         await store.charge_all(spec.run, holds)
 
 
+async def reserve_again(
+    store: Store,
+    recorded: Sequence[SharedAccount],
+    spec: RunSpec,
+    bill: Bill,
+    spent: Mapping[str, Decimal],
+    overruns: Sequence[CallOverrun],
+) -> None:
+    """Reserve a resumed run's worst case on its accounts of now, and leave what it spent on those that it left.
+
+    Where a limit was lowered since, what the run holds is no right to go on: it lets go of all but what it spent
+    before it asks anew. Else there is no moment in which another run could take what it holds.
+
+    Args:
+        store: Keeps the accounts.
+        recorded: The accounts that the run drew on so far.
+        spec: The run, with its accounts of now.
+        bill: Its bill.
+        spent: What it has spent so far, by dimension.
+        overruns: What its calls used beyond the bill.
+
+    Raises:
+        BudgetExceeded: One of them can't carry it.
+        InputError: One limits a dimension in which this run has no worst case.
+    """
+    holds = worst_holds(spec, bill, spent, overruns)
+    now = {account.name: account for account in spec.shared}
+    lowered = [one for one in recorded if one.name in now and _lowered(one.limits, now[one.name].limits)]
+    if lowered:
+        await store.charge_all(spec.run, [_spent_hold(account, spent) for account in lowered])
+    holds += [_spent_hold(account, spent) for account in recorded if account.name not in now]
+    if holds:
+        await store.charge_all(spec.run, holds)
+
+
+def accounts_now(
+    recorded: Sequence[SharedAccount], configured: Sequence[SharedAccount], spent: Mapping[str, Decimal]
+) -> tuple[SharedAccount, ...]:
+    """The accounts that a resumed run draws on from now on. Pure.
+
+    A run stays in its project, with the limits that are configured now if that is the configured project. It draws on
+    the account of the day on which it goes on, and only with what it still spends.
+
+    Args:
+        recorded: The accounts that it drew on so far.
+        configured: Those that a new run would draw on now.
+        spent: What the run has spent so far, by dimension.
+    """
+    ready = {account.name: account for account in configured}
+    kept = [
+        replace(account, limits=ready[account.name].limits) if account.name in ready else account
+        for account in recorded
+        if account.name in ready or _kind(account) != "day"
+    ]
+    taken = {account.name for account in kept}
+    in_project = any(_kind(account) == "project" for account in kept)
+    joined = [
+        replace(account, before=dict(spent))
+        for account in configured
+        if account.name not in taken and not (in_project and _kind(account) == "project")
+    ]
+    return (*kept, *joined)
+
+
 async def lower_shared(
     store: Store, spec: RunSpec, bill: Bill, taken: Mapping[str, Decimal], overruns: Sequence[CallOverrun]
 ) -> None:
@@ -92,9 +156,8 @@ async def settle_shared(store: Store, spec: RunSpec, spend: Spend) -> None:
     Raises:
         JournalError: The store can't be written.
     """
-    amount = {dimension: str(number) for dimension, number in figures(spend).items()}
     if spec.shared:
-        await store.charge_all(spec.run, [Hold(account.name, amount) for account in spec.shared])
+        await store.charge_all(spec.run, [_spent_hold(account, figures(spend)) for account in spec.shared])
 
 
 def worst_holds(
@@ -102,12 +165,13 @@ def worst_holds(
 ) -> list[Hold]:
     """What a run may come to, in each account that it shares. Pure.
 
-    That is the smaller of its own limit and its bill; what calls used beyond the bill counts beyond it.
+    That is the smaller of its own limit and its bill; what calls used beyond the bill counts beyond it, and what it had
+    spent before it joined an account does not count there.
 
     Raises:
         InputError: An account limits a dimension in which this run has no worst case.
     """
-    amount: dict[str, str] = {}
+    amount: dict[str, Decimal] = {}
     for dimension in DIMENSIONS:
         bounds = [getattr(spec.budget, dimension)]
         billed = getattr(bill, dimension) if bill.lines else None
@@ -116,8 +180,27 @@ def worst_holds(
         known = [Decimal(bound) for bound in bounds if bound is not None]
         if not known:
             _refuse_unbounded(spec, dimension)
-        amount[dimension] = str(max(min(known, default=Decimal(0)), (spent or {}).get(dimension, Decimal(0))))
-    return [Hold(account.name, amount, _limits(account.limits)) for account in spec.shared]
+        amount[dimension] = max(min(known, default=Decimal(0)), (spent or {}).get(dimension, Decimal(0)))
+    return [Hold(account.name, _since(account, amount), _limits(account.limits)) for account in spec.shared]
+
+
+def _since(account: SharedAccount, amount: Mapping[str, Decimal]) -> dict[str, str]:
+    """The part of an amount that came after the run joined the account."""
+    zero = Decimal(0)
+    return {name: str(max(zero, number - account.before.get(name, zero))) for name, number in amount.items()}
+
+
+def _spent_hold(account: SharedAccount, spent: Mapping[str, Decimal]) -> Hold:
+    return Hold(account.name, _since(account, spent))
+
+
+def _kind(account: SharedAccount) -> str:
+    return account.name.partition(":")[0]
+
+
+def _lowered(before: Budget, now: Budget) -> bool:
+    pairs = [(getattr(before, dimension), getattr(now, dimension)) for dimension in DIMENSIONS]
+    return any(new is not None and (old is None or new < old) for old, new in pairs)
 
 
 def figures(spend: Spend) -> dict[str, Decimal]:

@@ -15,10 +15,17 @@ from romanesco.task import Budget, Task
 
 @dataclass(frozen=True, slots=True)
 class SharedAccount:
-    """An account that several runs draw on: ``project:web`` or ``day:2026-11-30``, with its limits."""
+    """An account that several runs draw on: ``project:web`` or ``day:2026-11-30``, with its limits.
+
+    Attributes:
+        name: Its name.
+        limits: What all runs together may come to there.
+        before: What the run had spent when it joined, by dimension: that is charged elsewhere.
+    """
 
     name: str
     limits: Budget
+    before: dict[str, Decimal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

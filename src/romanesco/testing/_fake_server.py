@@ -171,12 +171,19 @@ class FakeServer:
             return 200, json.dumps({"default_generation_settings": {"n_ctx": window}, "total_slots": 1}).encode()
         if request.path == "/apply-template" and flavour == "llamacpp":
             # As many pieces as the whole request counts, so that both ways of counting agree.
-            return 200, json.dumps({"prompt": "tok " * count_prompt(body)}).encode()
+            return 200, json.dumps({"prompt": "tok " * self._count(body)}).encode()
         if request.path == "/tokenize" and flavour == "llamacpp":
             return 200, json.dumps({"tokens": list(range(len(pieces(body.get("content", "")))))}).encode()
         if request.path == "/tokenize" and flavour == "vllm":
-            return 200, json.dumps({"count": count_prompt(body), "max_model_len": window}).encode()
+            return 200, json.dumps({"count": self._count(body), "max_model_len": window}).encode()
         return 404, refusal(404, f"No such path: {request.path}", "not_found_error")
+
+    def _count(self, body: dict[str, Any]) -> int:
+        """A request's input tokens, the same for who asks for them and in the ledger.
+
+        vLLM holds a reply to its schema without telling the model of it: the schema costs no tokens there.
+        """
+        return count_prompt(body, schema=self.scenario.flavour != "vllm")
 
     # -- requests for generation
 
@@ -190,7 +197,7 @@ class FakeServer:
             key=request.headers.get("x-romanesco-key", ""),
             prompt=prompt,
             digest=hashlib.sha256(request.body).hexdigest()[:16],
-            tokens_in=len(pieces(prompt)) if embedding else count_prompt(body),
+            tokens_in=len(pieces(prompt)) if embedding else self._count(body),
             arrived=time.monotonic(),
             in_flight=self._in_flight,
             connection=connection.number,
@@ -268,7 +275,7 @@ class FakeServer:
         entry.fault = reply.fault.name()
         entry.status = 200
         if reply.fault.garbage is not None:
-            answer = response(200, reply.fault.garbage.encode())
+            answer = response(200, reply.fault.garbage.encode("utf-8", "surrogatepass"))
         elif entry.path.endswith("/embeddings"):
             answer = response(200, _embeddings(body, entry, self.scenario))
         elif body.get("stream"):

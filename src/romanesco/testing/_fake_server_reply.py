@@ -36,7 +36,8 @@ class Fault:
             first one.
         stall_after: See ``stall``.
         cut: Close the connection ``before_headers``, ``after_headers`` or in the ``middle`` of the reply.
-        garbage: Answer 200 with this text instead of a completion.
+        garbage: Answer 200 with this text instead of a completion. A lone surrogate in it becomes bytes that are no
+            UTF-8.
         usage: Reported usage: ``true``, ``missing``, ``zero``, ``over`` (10 times as much) or ``under`` (half).
         error_event: Send this as an error event in the middle of a stream.
         no_end: Leave out the stream's finish reason and its ``[DONE]``, ending the response in good order.
@@ -117,10 +118,15 @@ def prompt_text(body: dict[str, Any]) -> str:
     return "\n".join(_content(message) for message in body.get("messages", ()))
 
 
-def count_prompt(body: dict[str, Any]) -> int:
-    """Input tokens of a request by the fake server's count; see ``LedgerEntry.tokens_in``."""
+def count_prompt(body: dict[str, Any], *, schema: bool = True) -> int:
+    """Input tokens of a request by the fake server's count; see ``LedgerEntry.tokens_in``.
+
+    Args:
+        body: The request.
+        schema: Whether what the reply must look like is a part of the prompt.
+    """
     tokens = sum(count_text(_content(message)) + 4 for message in body.get("messages", ()))
-    for name in ("tools", "response_format", "grammar"):
+    for name in ("tools", "response_format", "grammar") if schema else ("tools",):
         if name in body:
             tokens += count_text(json.dumps(body[name]))
     return tokens

@@ -64,13 +64,15 @@ def export(run: o.RunName, output: Output = None) -> int:
 
 async def _export(name: str, output: Path | None) -> None:
     from romanesco.interfaces.cli._read import find_run, open_store
+    from romanesco.interfaces.cli._text import safe_json
     from romanesco.journal import export as lines
 
     async with open_store() as store:
         run = await find_run(store, name)
         if output is None:
+            shown = sys.stdout.isatty()  # a file gets the lines as they are, a terminal nothing that steers it
             async for line in lines(store, run):
-                sys.stdout.buffer.write(line.encode() + b"\n")
+                sys.stdout.buffer.write((safe_json(line) if shown else line).encode() + b"\n")
             sys.stdout.buffer.flush()
             return
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from romanesco.errors import EXIT_CODES, InputError, RomanescoError, StopReason
@@ -129,7 +130,7 @@ async def _abandon(name: str, *, json: bool) -> int:
         status = await _end(parts.store, run)
         if status is not None:
             raise InputError(f"The run has ended ({status}): nothing is left to abandon", value=run)
-        session = await resume(run, parts)
+        session = await resume(run, replace(parts, accounts=None))  # it spends no more: no account may refuse it
         await session.stop("Stopped: a person abandoned it")
         outcome = await session.drive()
     return tell({"ok": True, "message": f"The run has ended ({outcome.status.value})."}, run, json=json)

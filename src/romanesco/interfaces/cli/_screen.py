@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleDimensions, RenderableType
 from rich.text import Text
 
 from romanesco.interfaces.cli._grid import Labelled, wrapped
-from romanesco.interfaces.cli._text import clean
+from romanesco.interfaces.cli._text import clean, safe_json
 
 _PIPE_WIDTH = 120
 
@@ -88,8 +88,8 @@ class Screen:
             self.show(renderable)
 
     def document(self, data: Any) -> None:
-        """Write one JSON document, in a form that the stream's encoding can hold without loss."""
-        text = json.dumps(data, ensure_ascii=False, indent=2)
+        """Write one JSON document, in a form that the stream's encoding can hold without loss and no terminal obeys."""
+        text = safe_json(json.dumps(data, ensure_ascii=False, indent=2))
         try:
             text.encode(sys.stdout.encoding or "utf-8")
         except UnicodeEncodeError:

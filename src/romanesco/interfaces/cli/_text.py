@@ -9,8 +9,9 @@ from decimal import ROUND_CEILING, Context, Decimal
 from rich.cells import cell_len, set_cell_size
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_STEERING = re.compile("[\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SPACE = re.compile(r"\s+")
 UNKNOWN = "unknown"
 _WIDE = Context(prec=60)
@@ -23,6 +24,14 @@ def clean(text: str) -> str:
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _SURROGATE.sub("\ufffd", _BIDI.sub("", _CONTROL.sub("\ufffd", text)))
+
+
+def safe_json(text: str) -> str:
+    """JSON text with escapes for what could steer a terminal; it reads as the same value. The rest stays readable.
+
+    JSON itself demands escapes of the first 32 characters only, and such characters stand in its strings alone.
+    """
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def one_line(text: str, most: int = 0) -> str:
