@@ -91,6 +91,8 @@ KILLED_ANYWHERE = """
             journal = await Journal.create(store, "r")
             past = []
             journal.append_nowait("run.created", data={})
+        if all(event.kind != "run.planned" for event in past):
+            journal.append_nowait("run.planned", data={"plan": {"bill": {"lines": [], "nodes": 1}}})
         done = {event.key for event in past if event.kind == "call.finished"}
         starts = [event.key for event in past if event.kind == "call.started"]
         left = int(sys.argv[2])

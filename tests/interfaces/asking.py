@@ -1,4 +1,4 @@
-"""A topology that asks a person, for the tests of questions and answers."""
+"""A topology that asks a person, and one that fails."""
 
 from __future__ import annotations
 
@@ -23,3 +23,13 @@ class Asking:
             for number in range(scope.plan.params["questions"])
         ]
         return Outcome(Status.COMPLETED, StopReason.COMPLETED, answer=", ".join(said))
+
+
+class Failing(Asking):
+    """Has a fault of its own."""
+
+    name = "failing"
+
+    async def solve(self, task: Task, scope: Scope) -> Outcome:
+        """Fail."""
+        raise ZeroDivisionError("the topology's own fault")

@@ -20,6 +20,7 @@ members = romanesco.testing:Members
 chain = romanesco.testing:Chain
 tree = romanesco.testing:Tree
 asking = tests.interfaces.asking:Asking
+failing = tests.interfaces.asking:Failing
 """
 
 

@@ -252,3 +252,10 @@ def test_the_list_of_runs_says_that_there_is_no_journal(inside: Inside, tmp_path
     assert f"There is no journal at {tmp_path / 'home' / 'journal.db'}." in done.err
     assert inside("runs", "--json").json == []
     assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_topologys_fault_is_traced_only_on_demand(debug: bool, romanesco: Commands) -> None:
+    done = romanesco("run", "hi", "--topology", "failing", *(["--debug"] if debug else []))
+    assert done.code == 1 and "ZeroDivisionError" in done.out
+    assert ("Traceback" in done.err) is debug

@@ -270,6 +270,27 @@ async def test_a_report_of_which_half_is_missing_counts_as_no_less_than_the_othe
     assert bool(kinds(events, "budget.overrun")) is bool(expected)
 
 
+@pytest.mark.parametrize(("reported", "wrote"), [(4, 9 * 16), (5, 5)])
+async def test_a_report_of_far_less_than_what_arrived_is_not_believed(
+    reported: int, wrote: int, tmp_path: Path
+) -> None:
+    """144 bytes under a cap of 16: 4 tokens can't have been so long, 5 may have been."""
+    reply = ModelReply("a" * 9 * 16, usage=Usage(1, reported))
+    outcome = await run_r(tmp_path, MemoryStore(), ScriptedModel([reply]), Plain(once))
+    assert outcome.spend.tokens_out == wrote
+    assert outcome.spend.estimated is (wrote > 16)
+    assert bool(outcome.overruns) is (wrote > 16)
+
+
+async def test_of_a_reply_that_ignores_its_cap_only_so_much_is_kept(tmp_path: Path) -> None:
+    model = ScriptedModel(ModelReply("word " * 600_000, usage=Usage(30, 600_000)))
+    options: dict[str, Any] = {"model": model, "config": config_in(tmp_path), "store": MemoryStore()}
+    outcome = await romanesco.run("Say hello", topology="single", params={"answer_tokens": 75}, run="r", **options)
+    assert (outcome.status, outcome.reason) == (Status.PARTIAL, StopReason.LENGTH)
+    assert 0 < len(outcome.answer) <= 32 * 75 + 4096
+    assert outcome.spend.tokens_out == 600_000, "what was generated counts, kept or not"
+
+
 async def test_a_report_beyond_all_numbers_counts_as_many_as_can_be_written(tmp_path: Path) -> None:
     """A trillion tokens: its price is still an amount of money."""
     config = config_in(tmp_path)

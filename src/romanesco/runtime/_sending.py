@@ -20,7 +20,7 @@ from romanesco.errors import (
     RateLimited,
     RomanescoError,
 )
-from romanesco.models import CallContext, ChatModel, ModelReply, ModelRequest, Usage, current_call
+from romanesco.models import CallContext, ChatModel, FinishReason, ModelReply, ModelRequest, Usage, current_call
 from romanesco.runtime._codec import reply_data, request_data, timing_data, usage_data
 from romanesco.runtime._context import RunContext
 from romanesco.runtime._feed import RunEvent
@@ -35,6 +35,15 @@ MOST_TOKENS = 10**12
 
 BYTES_A_TOKEN = 8
 """Text that is longer than this many bytes for each token of the cap did not keep to the cap."""
+
+INCREDIBLE = 32
+"""Text that is longer than this many bytes for each token that a server reports was not so few tokens."""
+
+KEPT = 32
+"""Of a reply so many characters are kept for each token of its cap, and ..."""
+
+KEPT_AT_LEAST = 4096
+"""... so many in any case. A server that ignores the cap must not fill the journal, or stall all that reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +182,7 @@ async def _send(run: RunContext, step: CallStep, model: ChatModel, attempt: Atte
     attempt.sent = True
     reply = await _complete(run, step, model)
     usage = _believed(reply.usage, _texts(reply), attempt)
+    reply = _kept(reply, KEPT * step.request.max_output_tokens + KEPT_AT_LEAST)
     reply = replace(reply, usage=usage, timing=replace(reply.timing, queue=attempt.queued))
     finished = _record_reply(run, step, attempt, reply, usage)
     await _settle_on_record(run, step, attempt, usage, finished, calls=1)
@@ -217,8 +227,9 @@ async def _complete(run: RunContext, step: CallStep, model: ChatModel) -> ModelR
 def _believed(usage: Usage | None, texts: Iterable[str], attempt: Attempt) -> Usage:
     """What counts as used: what the server reported; where that can't be all, no less than the upper bound.
 
-    It can't be all where nothing is reported for what was read, or for what was generated beside text. A server that
-    reports nothing may also have ignored the cap: what arrived is then the bound, a token a byte.
+    It can't be all where nothing is reported for what was read, or for what was generated beside text, or far less
+    than the text that arrived. Such a server may also have ignored the cap: what arrived is then the bound, a token a
+    byte.
     """
     arrived = sum(len(text.encode("utf-8", "replace")) for text in texts)
     if usage is None:
@@ -226,10 +237,27 @@ def _believed(usage: Usage | None, texts: Iterable[str], attempt: Attempt) -> Us
     read, wrote = (min(max(0, count), MOST_TOKENS) for count in (usage.input, usage.output))
     worst = attempt.worst()
     attempt.reported = read > worst.input or wrote > worst.output
-    if read and (wrote or not (arrived or usage.estimated)):
+    if read and arrived <= wrote * INCREDIBLE and (wrote or not usage.estimated):
         return replace(usage, input=read, output=wrote)
     bound = worst.output if arrived <= worst.output * BYTES_A_TOKEN else arrived
     return replace(usage, input=max(worst.input, read), output=max(bound, wrote), estimated=True)
+
+
+def _kept(reply: ModelReply, most: int) -> ModelReply:
+    """A reply of which no part is longer than so many characters; one that had to be cut says so."""
+    calls = tuple(
+        replace(call, arguments=call.arguments[:most]) if len(call.arguments) > most else call
+        for call in reply.tool_calls
+    )
+    if max(len(reply.text), len(reply.reasoning)) <= most and calls == reply.tool_calls:
+        return reply
+    return replace(
+        reply,
+        text=reply.text[:most],
+        reasoning=reply.reasoning[:most],
+        tool_calls=calls,
+        finish=FinishReason.LENGTH,
+    )
 
 
 def _texts(reply: ModelReply) -> Iterator[str]:

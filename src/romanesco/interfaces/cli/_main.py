@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a console that can't show a character shows a mark for it
     words, debug = split_debug(sys.argv[1:] if arguments is None else arguments)
+    if not debug:
+        # What the log tells beside an outcome's one line is the trace: without a handler Python writes it to stderr.
+        logging.getLogger("romanesco").addHandler(logging.NullHandler())
     try:
         return _run(words, debug)
     except BrokenPipeError:
