@@ -120,6 +120,16 @@ class BillLine:
     tokens_out: int
     usd: Decimal | None
 
+    def __add__(self, other: BillLine) -> BillLine:
+        """Both together, under this one's purpose."""
+        return BillLine(
+            self.purpose,
+            self.calls + other.calls,
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            None if self.usd is None or other.usd is None else self.usd + other.usd,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Bill:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -99,3 +100,10 @@ def quiet(tmp_path: Path) -> Path:
     folder = tmp_path / "other"
     folder.mkdir()
     return folder
+
+
+def killed_after(config: Config, seq: int) -> None:
+    """Leave the journal as a kill would right after that event."""
+    with sqlite3.connect(config.home() / "journal.db") as journal:
+        journal.execute("DELETE FROM events WHERE seq > ?", (seq,))
+    journal.close()

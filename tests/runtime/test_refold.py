@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import romanesco
-from romanesco import Budget, BudgetExceeded, Config, Outcome, Scope, ScriptedModel, Status, StopReason, Task
+from romanesco import Budget, BudgetExceeded, Outcome, Scope, ScriptedModel, Status, StopReason, Task
 from romanesco._codec import to_json
+from romanesco.runtime import FoldedEvent
+from romanesco.runtime._refold import memo_from
 from romanesco.testing import MemoryStore, NgramEmbedder
-from tests.runtime.checks import kinds, verified
+from tests.runtime.checks import killed_after, kinds, verified
 from tests.runtime.topologies import Plain, done, say
 from tests.support import config_in, events_of
 
@@ -33,13 +34,6 @@ async def concludes(task: Task, scope: Scope) -> Outcome:
 
 def thinker() -> ScriptedModel:
     return ScriptedModel({"facts": "FACTS", "conclusion": lambda request: request.messages[-1].content.upper()})
-
-
-def killed_after(config: Config, seq: int) -> None:
-    """Leave the journal as a kill would right after that event."""
-    with sqlite3.connect(config.home() / "journal.db") as journal:
-        journal.execute("DELETE FROM events WHERE seq > ?", (seq,))
-    journal.close()
 
 
 async def test_an_old_reply_does_not_answer_another_request(tmp_path: Path) -> None:
@@ -121,3 +115,19 @@ async def test_what_was_decided_before_a_refusal_was_granted_is_not_on_record_an
     told = to_json(outcome.deliberation.decision)
     assert {name: decisions[-1][name] for name in ("by", "chosen")} == {name: told[name] for name in ("by", "chosen")}
     assert (await romanesco.replay("r", **options)).answer == outcome.answer
+
+
+@pytest.mark.parametrize("between", [[], ["accounts.changed"]], ids=["limits", "other accounts, then limits"])
+def test_what_a_resume_changes_counts_before_it_forgets(between: list[str]) -> None:
+    """The refusal was granted by the raise that came with the resume, and what was asked after it may be replaced."""
+    started = {"fingerprint": "f", "asked": 3, "attempt": 1}
+    refused = {"fingerprint": "a", "asked": 1, "error": BudgetExceeded.code}
+    kinds = ["run.resumed", *between, "budget.changed", "run.tick"]
+    events: list[FoldedEvent] = [
+        (2, "step.failed", "/", "refused", refused),
+        (4, "call.started", "/", "after", started),
+        (5, "call.finished", "/", "after", {"attempt": 1}),
+        *((seq, kind, "", "", {}) for seq, kind in enumerate(kinds, 6)),
+    ]
+    steps = memo_from(events)
+    assert steps["/", "refused"].failure is None and steps["/", "after"].loose

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import romanesco
 from romanesco import Budget, InputError, Outcome, Scope, ScriptedModel, Status, StopReason, Task
 from romanesco._run import Run
 from romanesco.testing import Chain, FakeServer
-from tests.runtime.checks import kinds, verified
+from tests.runtime.checks import killed_after, kinds, verified
 from tests.runtime.steer import going_on
 from tests.runtime.topologies import Plain, done, say
 from tests.support import config_in, events_of
@@ -67,9 +66,7 @@ async def test_an_answer_that_was_acknowledged_survives_the_process(tmp_path: Pa
         await run.answer("left")
         await run.outcome()
     (at,) = [seq for seq, kind, *_ in await events_of(config, "r") if kind == "question.answered"]
-    with sqlite3.connect(config.home() / "journal.db") as journal:
-        journal.execute("DELETE FROM events WHERE seq > ?", (at,))
-    journal.close()
+    killed_after(config, at)
     outcome = await romanesco.resume("r", model=ScriptedModel("ok"), topologies=[Plain(asks)], config=config)
     assert (outcome.status, outcome.answer) == (Status.COMPLETED, "left")
     events = await events_of(config, "r")
@@ -85,9 +82,7 @@ async def test_an_answer_is_not_given_to_another_question(tmp_path: Path) -> Non
         await run.answer("left")
         await run.outcome()
     (at,) = [seq for seq, kind, *_ in await events_of(config, "r") if kind == "question.answered"]
-    with sqlite3.connect(config.home() / "journal.db") as journal:
-        journal.execute("DELETE FROM events WHERE seq > ?", (at,))
-    journal.close()
+    killed_after(config, at)
 
     async def asks_otherwise(task: Task, scope: Scope) -> Outcome:
         return done(await scope.ask("Whose way?", key="way", choices=("left", "right")))

@@ -41,7 +41,7 @@ def bill_accounts(
     past = spent or {}
     shares: dict[str, BillLine] = {}
     for line in bill.lines:
-        shares[line.purpose] = _together(shares[line.purpose], line) if line.purpose in shares else line
+        shares[line.purpose] = shares[line.purpose] + line if line.purpose in shares else line
     accounts = {}
     for purpose, line in shares.items():
         limits = Limits(calls=line.calls, tokens_in=line.tokens_in, tokens_out=line.tokens_out, usd=line.usd)
@@ -52,16 +52,6 @@ def bill_accounts(
     if WRAP_UP in shares:
         ledger.hold(run_account, _share(shares[WRAP_UP], past.get(WRAP_UP, Amount())))
     return accounts
-
-
-def _together(one: BillLine, other: BillLine) -> BillLine:
-    return BillLine(
-        purpose=one.purpose,
-        calls=one.calls + other.calls,
-        tokens_in=one.tokens_in + other.tokens_in,
-        tokens_out=one.tokens_out + other.tokens_out,
-        usd=None if one.usd is None or other.usd is None else one.usd + other.usd,
-    )
 
 
 def _share(line: BillLine, spent: Amount) -> Amount:

@@ -22,6 +22,9 @@ from romanesco.runtime._memo import Recorded, StepId, forget, place_of
 LIMITS = ("budget.changed", "bill.raised")
 """Kinds of events after which refusals are tried again."""
 
+WITH_A_RESUME = (*LIMITS, "accounts.changed")
+"""Kinds of events that a resume writes right after its own, before anything is done."""
+
 
 def memo_from(
     events: Iterable[tuple[int, str, str, str, dict[str, Any]]], *, coming: bool = False
@@ -36,7 +39,7 @@ def memo_from(
     limits_changed_at = reopened_at = ended_at = 0
     resumed = False
     for seq, kind, node, key, data in events:
-        if resumed and kind not in LIMITS:  # those that come with a resume stand right after it
+        if resumed and kind not in WITH_A_RESUME:
             settle_failures(steps, limits_changed_at=limits_changed_at, reopened_at=reopened_at)
             resumed = False
         if kind == "run.ended":

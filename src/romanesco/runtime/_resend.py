@@ -32,11 +32,11 @@ def room_for_doubts(recovered: Recovery) -> BillLine | None:
         if attempt.open:
             spent = attempt.spent
             usd = spent.usd if spent.priced else None
-            room = _plus(room, BillLine(RETRY, spent.calls, spent.tokens_in, spent.tokens_out, usd))
+            room += BillLine(RETRY, spent.calls, spent.tokens_in, spent.tokens_out, usd)
     for given in recovered.raises:
         earlier = from_json(BillLine, given)
         usd = None if earlier.usd is None else -earlier.usd
-        room = _plus(room, BillLine(RETRY, -earlier.calls, -earlier.tokens_in, -earlier.tokens_out, usd))
+        room += BillLine(RETRY, -earlier.calls, -earlier.tokens_in, -earlier.tokens_out, usd)
     return room if room.calls > 0 else None
 
 
@@ -49,18 +49,7 @@ def with_raises(plan: Plan, raises: Iterable[dict[str, Any]]) -> Plan:
         raised = from_json(BillLine, given)
         same = [i for i, line in enumerate(lines) if line.purpose == raised.purpose]
         if same:
-            lines[same[0]] = _plus(lines[same[0]], raised)
+            lines[same[0]] += raised
         else:
             lines.append(raised)
     return replace(plan, bill=replace(plan.bill, lines=tuple(lines)))
-
-
-def _plus(one: BillLine, other: BillLine) -> BillLine:
-    usd = None if one.usd is None or other.usd is None else one.usd + other.usd
-    return replace(
-        one,
-        calls=one.calls + other.calls,
-        tokens_in=one.tokens_in + other.tokens_in,
-        tokens_out=one.tokens_out + other.tokens_out,
-        usd=usd,
-    )
