@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import resource
 import sys
@@ -99,7 +100,11 @@ async def journal(probe: Probe) -> None:
 
 
 def _stored(home: Path) -> int:
-    return sum(file.stat().st_size for file in home.glob("journal.db*") if file.is_file())
+    size = 0
+    for file in home.glob("journal.db*"):
+        with contextlib.suppress(FileNotFoundError):  # SQLite removes its other files on close
+            size += file.stat().st_size
+    return size
 
 
 TRACED = Benchmark(

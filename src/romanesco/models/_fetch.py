@@ -152,10 +152,12 @@ def _download(asset: Asset, temporary: Path, report: Progress, command: Command)
 
 
 def _size(folder: Path) -> int:
+    """Bytes of the files in a folder in which another process makes and removes files and folders while we look."""
     total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):  # pip moves files while we look
-            total += path.stat().st_size if path.is_file() else 0
+    for place, _, names in os.walk(folder):  # a folder that is gone by now counts as empty; Path.rglob would raise
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += Path(place, name).lstat().st_size
     return total
 
 
@@ -217,7 +219,7 @@ def _storage_error(asset: Asset, folder: Path, error: OSError) -> ConfigError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return ConfigError(
         f"The {asset.what} can't be written to {folder}",
-        value="no space left on the disk" if full else (error.strerror or str(error)),
+        value="no space left on the disk" if full else str(error),
         advice=f"{'Make room' if full else 'Name a folder that can be written to with --into'}. {_AGAIN}",
     )
 
