@@ -166,6 +166,24 @@ async def test_a_guard_may_ask_a_model_through_the_scope(tmp_path: Path) -> None
     assert outcome.answer == "fine" and outcome.spend.calls == 2
 
 
+@pytest.mark.parametrize("point", [HookPoint.BEFORE_AGENT, HookPoint.AFTER_MODEL])
+async def test_what_a_guard_asks_passes_every_guard_but_itself(point: HookPoint, tmp_path: Path) -> None:
+    def judge(name: str) -> Any:
+        async def ask(data: dict[str, Any], scope: Any) -> dict[str, Any]:
+            await say(scope, f"Is it good that {data['key']} is asked?", f"{name} of {data['key']}")
+            return data
+
+        return ask
+
+    look, hooks = Guard(point, "look"), Hooks()
+    for name, guard in (("a", judge("a")), ("look", look), ("b", judge("b"))):
+        hooks.add(point, name, guard)
+    outcome = await drive(tmp_path, ScriptedModel("ok"), Plain(whole), hooks=hooks)
+    assert outcome.answer == "ok" and outcome.spend.calls == 5
+    seen = sorted(data["key"] for data in look.seen)
+    assert seen == ["a of ask", "a of b of ask", "ask", "b of a of ask", "b of ask"]
+
+
 @pytest.mark.parametrize("topology", ["single", "fractal"])
 async def test_every_shipped_topology_passes_all_five_points(topology: str, tmp_path: Path) -> None:
     guards = [Guard(point, "look") for point in POINTS]

@@ -3,7 +3,8 @@
 A guard is ``async def guard(data, scope) -> data``: it may return the data as it is, return it changed, or raise
 ``Refused``. Guards run in the order in which they were added, each on what the one before returned. Like a
 topology, a guard is deterministic given its data and its own steps, so it runs again on resume and reaches
-the same verdict; a guard that asks a model does so through ``scope``.
+the same verdict; a guard that asks a model does so through ``scope``. What it asks passes every guard but itself
+and those that wait for it.
 """
 
 from __future__ import annotations

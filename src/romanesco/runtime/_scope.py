@@ -20,7 +20,7 @@ from romanesco.runtime._attempts import call_model
 from romanesco.runtime._codec import read_reply, request_data
 from romanesco.runtime._context import RunContext
 from romanesco.runtime._envelope import Envelope
-from romanesco.runtime._hooks import HookPoint
+from romanesco.runtime._hooks import Guard, HookPoint
 from romanesco.runtime._sending import CallStep
 from romanesco.runtime._spawn import Order, run_child
 from romanesco.runtime._steps import MEMOISED_FAILURES, failure_from, record_failure, step
@@ -37,6 +37,8 @@ class NodeScope:
     node: str
     plan: Plan
     envelope: Envelope
+    guarding: tuple[Guard, ...] = ()
+    """Guards at work, for whom this scope is: what they ask a model passes the others, else it would never end."""
 
     def model(self, role: str) -> str:
         """Name of the model for a role."""
@@ -153,13 +155,15 @@ class NodeScope:
     async def hook(self, point: str, data: dict[str, Any]) -> dict[str, Any]:
         """Let the guards at a hook point see, change or refuse ``data``."""
         for name, guard in self.run.hooks.at(HookPoint(point)):
+            if guard in self.guarding:
+                continue
             key = f"hook:{point}:{name}:{digest(canonical(data))[:12]}"
             refused = self.run.memo.steps.get((self.node, f"record:{key}"))
             if refused is not None and refused.data is not None and "refused" in refused.data:
                 raise Refused(refused.data["refused"])
             seen = deepcopy(data)  # a guard that changes its argument in place has changed it too
             try:
-                given = await guard(seen, self)
+                given = await guard(seen, replace(self, guarding=(*self.guarding, guard)))
             except Refused as error:
                 await self._acted(key, {"point": point, "guard": name, "refused": str(error)})
                 raise
