@@ -69,6 +69,7 @@ HELD: dict[str, list[Step]] = {
     ],
     "another role's limit": [created({}, {"evaluator": {"calls": 0}}), started("a")],
     "nodes": [created({"nodes": 2}), opened("x")],
+    "a node that a resume opens again": [created({"nodes": 2}), opened("x"), opened("x")],
     "no node, and nothing is done": [created({"nodes": 0})],
 }
 
@@ -104,7 +105,8 @@ async def limits_of(steps: list[Step]) -> tuple[Verdict, str]:
     store = MemoryStore()
     async with await Journal.create(store, "r", clock=lambda: 1000.0) as journal:
         for kind, key, data in steps:
-            journal.append_nowait(kind, node="/", key=key, data=data)
+            node, key = (f"/{key}", kind) if kind == "node.opened" else ("/", key)
+            journal.append_nowait(kind, node=node, key=key, data=data)
     found = await verify(store, "r")
     (finding,) = [finding for finding in found.findings if finding.property == "limits"]
     return finding.verdict, finding.detail

@@ -30,7 +30,7 @@ class LimitsAudit:
     def __init__(self) -> None:
         self.faults = Faults("nothing was started that a limit in force could not carry")
         self.applies = False
-        self._entered = False
+        self._nodes: set[str] = set()
         self._limits: dict[str, _Amounts] = {"the run": {}}
         self._taken: dict[str, _Amounts] = {}
         self._open: dict[tuple[str, str, str], tuple[str, _Amounts]] = {}
@@ -43,20 +43,20 @@ class LimitsAudit:
             case "budget.changed":
                 self._set(str(data.get("dimension")), data.get("value"))
             case "node.opened":
-                self._enter_root(event)
-                self._take(event, "", {"nodes": Decimal(1)})
+                self._enter(event, "/")
+                self._enter(event, event.node)
             case "call.started":
-                self._enter_root(event)
+                self._enter(event, "/")
                 role, worst = str(data.get("role", "")), _amounts(data.get("reserved"), "tokens_in", "tokens_out")
                 self._open[_attempt(event, data)] = role, worst
                 self._take(event, role, worst)
             case "call.failed" | "call.finished":
                 self._ended(event, data)
 
-    def _enter_root(self, event: Event) -> None:
-        """The root is a node too, from the first thing that is done in it: no event of its own opens it."""
-        if not self._entered:
-            self._entered = True
+    def _enter(self, event: Event, node: str) -> None:
+        """Count a node once, however often a resume opens it. No event opens the root: what is done in it does."""
+        if node not in self._nodes:
+            self._nodes.add(node)
             self._take(event, "", {"nodes": Decimal(1)})
 
     def _created(self, spec: Any) -> None:
