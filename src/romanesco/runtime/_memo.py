@@ -141,7 +141,8 @@ class Memo:
 
     def forget(self, node: str) -> None:
         """Drop what is recorded of a node and below it: another task takes its place."""
-        forget(self.steps, node)
+        if place_of(node) in self.steps:  # else it was never opened, and looking through all steps would find nothing
+            forget(self.steps, node)
 
     def attempts(self, node: str, key: str) -> int:
         """Attempts that were started before."""
