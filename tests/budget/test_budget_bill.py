@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from romanesco.budget import WRAP_UP, Amount, Ledger, Limits, bill_accounts
+from romanesco.budget import RETRY, WRAP_UP, Amount, Ledger, Limits, bill_accounts, hold_again
 from romanesco.errors import BudgetExceeded
 from romanesco.task import Bill, BillLine
 
@@ -79,3 +79,30 @@ def test_br_034_after_a_resume_the_accounts_have_what_was_spent_before() -> None
     assert accounts["proposal"].remaining("calls") == 2
     assert run.used("calls") == 2
     assert (run.held("tokens_in"), run.held("tokens_out"), run.held("usd")) == (40, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("retries", "limit", "held"),
+    [
+        (BillLine(RETRY, 2, 100, 20, Decimal(1)), 320, 120),  # just enough
+        (BillLine(RETRY, 2, 99, 20, Decimal(1)), 320, 0),
+        (BillLine(RETRY, 2, 100, 20, Decimal("0.01")), 320, 0),
+        (BillLine(RETRY, 0, 100, 20, Decimal(1)), 320, 0),
+        (BillLine(RETRY, 2, 100, 20, Decimal(1)), 319, 0),
+    ],
+    ids=["all there", "tokens of the retries", "money of the retries", "calls of the retries", "the run's limit"],
+)
+def test_a_second_wrap_up_is_held_back_where_the_bill_and_the_limits_carry_it(
+    retries: BillLine, limit: int, held: int
+) -> None:
+    wrap_up = BillLine(WRAP_UP, 1, 100, 20, Decimal("0.02"))
+    bill = Bill((BillLine("answer", 4, 400, 80, Decimal(1)), wrap_up, retries))
+    ledger = Ledger()
+    run = ledger.open("run", limits=Limits(tokens=limit))
+    spent = {"answer": Amount(80, 20, 1), WRAP_UP: Amount(90, 10, 1, usd=Decimal("0.01"))}
+    lines = bill_accounts(ledger, run, bill, spent=spent)
+    assert not run.held("tokens")  # its call is made: what it left is for whoever goes on
+    ledger.restore(run, spent["answer"] + spent[WRAP_UP])
+    hold_again(ledger, run, lines, bill)
+    assert (run.held("tokens"), lines[RETRY].held("tokens")) == (held, held)
+    assert run.held("calls") == (1 if held else 0)

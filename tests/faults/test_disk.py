@@ -117,6 +117,23 @@ async def test_a_run_whose_end_can_not_be_written_is_not_told_as_complete(tmp_pa
     assert outcome.status is Status.COMPLETED and seen[-1] == "run.ended"
 
 
+@pytest.mark.parametrize("room", [2, 3, 4, 5, 6])
+async def test_nobody_sees_an_event_that_is_not_kept(room: int, tmp_path: Path) -> None:
+    """Its number is given to another one when the run goes on."""
+    config = config_in(tmp_path)
+    config.home().mkdir(parents=True)
+    store = Full(config.home() / "journal.db")
+    store.room = room
+    options: dict[str, Any] = {"config": config, "run": "r", "store": store, "params": {"members": 3, "rounds": 3}}
+    async with romanesco.open_run("g", model=romanesco.ScriptedModel("ok"), topology=Members(), **options) as run:
+        seen = [(event.seq, event.kind) async for event in run.events() if event.kind != "token"]
+        outcome = await run.outcome()
+    await store.close()
+    assert outcome.reason is StopReason.STORAGE
+    kept = [(seq, kind) for seq, kind, *_ in await events_of(config, "r")]
+    assert seen == kept[-len(seen) :] if seen else kept[-1][1] == "run.planned"
+
+
 class Deaf(SQLiteStore):
     """A store whose inbox can't be read after a while."""
 

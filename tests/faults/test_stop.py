@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import romanesco
-from romanesco import Budget, Outcome, Scope, Status, StopReason, Task
+from romanesco import Budget, Outcome, Scope, ScriptedModel, Status, StopReason, Task
+from romanesco._run import Run
 from romanesco.journal import Command
+from romanesco.models import ModelRequest, TokenCount
 from romanesco.runtime import _supervise
 from romanesco.testing import FakeReply, FakeServer, Fault, Members, Rule, Scenario, Tree
 from tests.runtime.checks import check_run, kinds, nothing_left_behind
@@ -337,3 +339,30 @@ async def test_cancelling_the_caller_stops_the_run_and_waits_for_it(tmp_path: Pa
         assert server.ledger.in_flight == 0
     ended = kinds(await events_of(config_in(tmp_path), "r"), "run.ended")
     assert len(ended) == 1 and ended[0][4]["reason"] == "stopped"
+
+
+class StopsIt(ScriptedModel):
+    """Stops the run while it is asked how large a request is: in the very task that is about to send it."""
+
+    run: Run | None = None
+
+    async def count(self, request: ModelRequest) -> TokenCount:
+        if self.run is not None:
+            await self.run.stop("enough")
+        return await super().count(request)
+
+
+async def test_a_call_that_stops_its_own_run_is_not_sent(tmp_path: Path) -> None:
+    model, known = StopsIt("ok"), asyncio.Event()
+
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        await known.wait()
+        return done(await say(scope, "hello", "one"))
+
+    async with romanesco.open_run("g", model=model, topology=Plain(solve), config=config_in(tmp_path), run="r") as run:
+        model.run = run
+        known.set()
+        outcome = await run.outcome()
+    assert outcome.reason is StopReason.STOPPED and not model.calls
+    assert outcome.spend.calls == 0
+    await check_run(config_in(tmp_path), outcome)

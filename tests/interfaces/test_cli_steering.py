@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -9,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from romanesco.journal import Journal, SQLiteStore
+from romanesco.runtime._supervise import LATE
 from romanesco.testing import FakeServerProcess
 from tests.interfaces.commands import Commands, Done, finish, until
+from tests.support import PATIENCE
 
 SLOW = ("run", "Think [slow]", "--topology", "members", "--param", "members=3", "--id", "r")
 
@@ -193,3 +197,19 @@ def test_a_project_whose_limit_was_lowered_refuses_a_resume_and_no_abandoning(
     assert said.code == 0 and "The run has ended" in said.out, "it spends nothing more, so no account is asked"
     assert len(slow.ledger.requests) == 3
     assert romanesco("verify", "r").code == 0
+
+
+async def test_a_stop_that_comes_when_the_run_has_ended_is_no_failure(romanesco: Commands) -> None:
+    """Its owner reads it too late, says so, and leaves: there is nothing left to stop, as was wanted."""
+    async with SQLiteStore(romanesco.home / "journal.db") as store:
+        journal = await Journal.create(store, "r")
+        await journal.append("run.created", data={})
+        process = romanesco.start("stop", "r")
+        async with asyncio.timeout(PATIENCE):
+            while not (commands := await store.take("r")):  # noqa: ASYNC110 - another process sends it
+                await asyncio.sleep(0.01)
+        await journal.append("run.ended", data={"status": "completed"})
+        await store.acknowledge(commands[0].id, LATE)
+        await journal.close()
+        done = await asyncio.to_thread(finish, process)
+    assert (done.code, done.out, done.err) == (0, "The run has ended (completed).\n", "")

@@ -20,7 +20,7 @@ from tests.interfaces.commands import ROOT, Commands, until
 from tests.interfaces.terminal import Terminal
 
 COMMANDS = (
-    *("run", "plan", "runs", "show", "resume", "stop", "answer"),
+    *("run", "plan", "runs", "show", "accounts", "resume", "stop", "answer"),
     *("budget", "replay", "verify", "export", "models", "config"),
 )
 

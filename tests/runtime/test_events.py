@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import pytest
 import romanesco
 from romanesco import Outcome, RunEvent, Scope, ScriptedModel, Status, Task
 from romanesco.errors import Diverged, RunBusy
+from romanesco.models import ModelRequest
+from romanesco.runtime._feed import MOST_TOKENS_WAITING
 from romanesco.testing import Chain, FakeServer, Members, MemoryStore, NgramEmbedder, Scenario
 from tests.runtime.checks import nothing_left_behind
 from tests.runtime.topologies import Plain, done, say
@@ -99,6 +101,40 @@ async def test_the_events_have_one_reader_who_may_go_on(tmp_path: Path) -> None:
         with pytest.raises(romanesco.InputError, match="asked for before"):
             going.events()  # of a run that has ended, too
     assert first and rest and [*first, *rest] == list(range(first[0], rest[-1] + 1))
+
+
+class Chatty(ScriptedModel):
+    """Writes more pieces than are kept for a watcher, at once; from the second call on it waits to be heard first."""
+
+    heard: asyncio.Event
+
+    async def complete(
+        self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None
+    ) -> romanesco.ModelReply:
+        if self.calls:
+            await self.heard.wait()
+        assert on_token is not None
+        for _ in range(MOST_TOKENS_WAITING + 500):
+            on_token("x")
+        return await super().complete(request)
+
+
+async def test_a_slow_reader_loses_pieces_of_text_and_no_events_until_it_catches_up(tmp_path: Path) -> None:
+    model = Chatty("ok")
+    model.heard = asyncio.Event()
+    options: dict[str, Any] = {"topology": Chain(), "params": {"length": 2}, "config": config_in(tmp_path)}
+    heard: list[str] = []
+    async with romanesco.open_run("g", model=model, run="r", **options) as going:
+        async for event in going.events():
+            heard.append(event.kind)
+            if event.kind == "call.finished":
+                model.heard.set()
+        await going.outcome()
+    first = heard[: heard.index("call.finished")]
+    assert first.count("token") == MOST_TOKENS_WAITING
+    assert heard.count("token") == 2 * MOST_TOKENS_WAITING
+    journaled = [kind for _, kind, *_ in await events_of(config_in(tmp_path), "r")]
+    assert [kind for kind in heard if kind != "token"] == journaled[2:]
 
 
 async def until_started(events: AsyncIterator[RunEvent]) -> AsyncIterator[RunEvent]:

@@ -15,7 +15,7 @@ from romanesco.errors import BudgetExceeded
 from romanesco.models import ChatModel, ModelPool, ModelReply, ModelRequest, OpenAICompatible, Usage
 from romanesco.runtime import Parts, RunSpec, Session, SharedAccount, Topologies, resume, start
 from romanesco.testing import Chain, FakeReply, FakeServer, Fault, Members, MemoryStore, NgramEmbedder, Scenario, Tree
-from tests.runtime.checks import at_rest, kinds
+from tests.runtime.checks import at_rest, check_run, kinds
 from tests.runtime.drive import cut_off, drive, go_on
 from tests.runtime.steer import command, deserted, going_on, other_process, questions, requests, until
 from tests.runtime.topologies import Plain, done, say
@@ -490,3 +490,24 @@ async def test_embedding_beside_an_open_question_is_active_time(tmp_path: Path) 
     outcome = await driving
     assert outcome.answer == "yes" and 7.0 <= outcome.spend.seconds < 8.0
     at_rest(session)
+
+
+async def test_each_session_that_meets_a_limit_is_wrapped_up(tmp_path: Path) -> None:
+    """The second wrap-up and all that follow are further attempts: on the retry line of the same bill."""
+    model = ScriptedModel(auto=True)
+    options: dict[str, Any] = {"model": model, "config": config_in(tmp_path), "embedder": NgramEmbedder()}
+    params = {"k": 4, "rounds": 6, "tau_sat": 0, "eps": 0}
+    first = await romanesco.run("Name three risks", params=params, budget=Budget(calls=12), run="r", **options)
+    outcomes = [first, *[await romanesco.resume("r", budget=Budget(calls=most), **options) for most in (20, 33)]]
+    for most, outcome in zip((12, 20, 33), outcomes, strict=True):
+        assert outcome.status is Status.PARTIAL and outcome.dimension == "calls" and outcome.spend.calls == most
+        assert outcome.deliberation is not None and outcome.deliberation.decision is not None
+        assert outcome.deliberation.decision.by == "wrap-up"
+        assert outcome.bill == first.bill
+    lines = {line.purpose: line.calls for line in outcomes[-1].lines}
+    assert (lines["wrap-up"], lines["retry"]) == (1, 2)
+    asked = [call.context.key for call in model.calls if call.context]
+    assert asked.count("wrap-up") == 3
+    await check_run(config_in(tmp_path), outcomes[-1])
+    whole = await romanesco.resume("r", budget=Budget(calls=60), **options)
+    assert whole.status is Status.COMPLETED

@@ -2,7 +2,7 @@
 
 from romanesco.budget._account import Account
 from romanesco.budget._amount import DIMENSIONS, Amount, Limits, money, seconds_limit
-from romanesco.budget._bill import WRAP_UP, bill_accounts
+from romanesco.budget._bill import RETRY, WRAP_UP, bill_accounts, hold_again
 from romanesco.budget._ledger import Ledger
 from romanesco.budget._prices import Price, Quote, Tier, price_of, require_price, require_prices
 from romanesco.budget._reservation import Overrun, Reservation
@@ -10,6 +10,7 @@ from romanesco.budget._stopwatch import Stopwatch
 
 __all__ = [
     "DIMENSIONS",
+    "RETRY",
     "WRAP_UP",
     "Account",
     "Amount",
@@ -22,6 +23,7 @@ __all__ = [
     "Stopwatch",
     "Tier",
     "bill_accounts",
+    "hold_again",
     "money",
     "price_of",
     "require_price",

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import add
 
 from romanesco.budget._account import Account
 from romanesco.budget._amount import Amount, Limits
 from romanesco.budget._ledger import Ledger
+from romanesco.errors import BudgetExceeded
 from romanesco.task import Bill, BillLine
 
 WRAP_UP = "wrap-up"
 """Purpose of the line whose share is held back."""
+
+RETRY = "retry"
+"""Purpose of the line of further attempts."""
 
 _ADVICE = "it is a line of the printed bill, so plan again with a larger budget or other parameters"
 
@@ -54,7 +60,33 @@ def bill_accounts(
     return accounts
 
 
+def hold_again(ledger: Ledger, run_account: Account, lines: Mapping[str, Account], bill: Bill) -> None:
+    """Hold a wrap-up back once more, in a resumed run that has used its wrap-up line up.
+
+    The bill has one wrap-up and does not grow: another one is a further attempt, on the retry line, so it is held back
+    there too. Where that line or the run's limits can't carry its worst case, nothing is held back.
+
+    Args:
+        ledger: Where.
+        run_account: The account of the run, restored.
+        lines: The accounts of the bill's lines, restored.
+        bill: The bill.
+    """
+    if WRAP_UP not in lines or RETRY not in lines or lines[WRAP_UP].remaining("calls"):
+        return
+    line = reduce(add, (line for line in bill.lines if line.purpose == WRAP_UP))
+    whole = _share(line, Amount())
+    try:
+        ledger.release(ledger.reserve((lines[RETRY],), whole))
+    except BudgetExceeded:
+        return
+    for account in (run_account, lines[RETRY]):
+        ledger.hold(account, whole)
+
+
 def _share(line: BillLine, spent: Amount) -> Amount:
+    if spent.calls >= line.calls:
+        return Amount()  # without a call left its tokens would be held back for nobody
     whole = Amount(line.tokens_in, line.tokens_out, line.calls, usd=line.usd or Amount().usd)
     return Amount(
         max(0, whole.tokens_in - spent.tokens_in),

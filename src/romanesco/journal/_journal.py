@@ -53,10 +53,13 @@ class Journal:
 
     Attributes:
         run: The run's id.
+        on_durable: Called with the number of the last durable event each time that more are, before anybody who
+            waits for them goes on.
     """
 
     def __init__(self, store: Store, run: str, lock: RunLock, clock: Callable[[], float], past: list[Event]) -> None:
         self.run = run
+        self.on_durable: Callable[[int], None] | None = None
         self._store = store
         self._lock = lock
         self._clock = clock
@@ -280,6 +283,8 @@ class Journal:
         if self._failure is not None:
             return
         self._durable = events[-1].seq
+        if self.on_durable is not None:
+            self.on_durable(self._durable)
         waiting, self._waiting = self._waiting, []
         for seq, waiter in waiting:
             if seq > self._durable:

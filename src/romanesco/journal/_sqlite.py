@@ -279,6 +279,16 @@ class SQLiteStore:
             return connect(self.path, busy=min(self._patience, 5.0), reader=True, way=self._way)
 
 
+async def holdings(store: SQLiteStore, account: str) -> dict[str, dict[str, Decimal]]:
+    """What each run is charged for of an account that runs share, by run and dimension."""
+    query = "SELECT run, dimension, amount FROM charges WHERE account=? ORDER BY run"
+    rows = await store._read(lambda c: c.execute(query, (account,)).fetchall())
+    found: dict[str, dict[str, str]] = {}
+    for run, dimension, amount in rows:
+        found.setdefault(run, {})[dimension] = amount
+    return {run: _charges.parse(amounts, account) for run, amounts in found.items()}
+
+
 def require_journal(path: Path) -> None:
     """Refuse to read a journal that is not there: making one would say that there were no runs.
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from romanesco.errors import JournalCorrupt, JournalError, JournalUnwritable, RomanescoError
 from romanesco.journal._event import GENESIS, Event
+from romanesco.journal._place import Place
 from romanesco.journal._schema import in_our_words, patiently
 
 Head = tuple[int, str]
@@ -55,6 +56,7 @@ class Writer:
         self._connection = connection
         self._path = path
         self._patience = patience
+        self._place = Place(path)
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._heads: dict[str, Head] = {}
@@ -94,6 +96,11 @@ class Writer:
 
     def _write(self, batch: Sequence[Job]) -> None:
         """One transaction; every job has its outcome afterwards."""
+        lost = self._place.lost()
+        if lost is not None:
+            for job in batch:
+                job.failed, job.outcome = True, lost
+            return
         try:
             patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"), self._patience)
             heads = self._apply(batch)

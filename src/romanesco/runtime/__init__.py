@@ -19,6 +19,7 @@ from romanesco.runtime._recording import recorded_models
 from romanesco.runtime._recover import Attempted, FoldedEvent, Recovery, Spent, recover
 from romanesco.runtime._registry import BUILT_IN, ENTRY_POINT_GROUP, Topologies
 from romanesco.runtime._session import Parts, Session
+from romanesco.runtime._shared import spent_of_account
 from romanesco.runtime._spec import RetryPolicy, RunSpec, SharedAccount
 from romanesco.runtime._topology import PlanningDesk, Scope, Structured, Topology
 
@@ -57,6 +58,7 @@ __all__ = [
     "replay",
     "resume",
     "spec_and_plan",
+    "spent_of_account",
     "start",
     "with_answer",
 ]

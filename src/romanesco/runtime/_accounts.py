@@ -16,14 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from romanesco.budget import WRAP_UP, Amount, Limits
+from romanesco.budget import RETRY, WRAP_UP, Amount, Limits
 from romanesco.task import Budget
 
 if TYPE_CHECKING:
     from romanesco.budget import Account, Ledger
-
-RETRY = "retry"
-"""The line of further attempts."""
 
 REPAIR = "repair"
 """The line of re-asks after a reply that did not fit its schema."""

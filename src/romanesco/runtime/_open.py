@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import from_json, to_json
-from romanesco.budget import Amount, Ledger, Limits, Price, Stopwatch, bill_accounts, require_prices
+from romanesco.budget import Amount, Ledger, Limits, Price, Stopwatch, bill_accounts, hold_again, require_prices
 from romanesco.errors import (
     BudgetExceeded,
     InputError,
@@ -338,6 +338,7 @@ def _wire(
     run_account = ledger.open("run", limits=Limits.of(spec.budget) if live else Limits(nodes=spec.budget.nodes))
     lines = bill_accounts(ledger, run_account, plan.bill, spent=past.lines)
     ledger.restore(run_account, past.run)
+    hold_again(ledger, run_account, lines, plan.bill)
     if recovered.overrun and live:
         ledger.stop(run_account, recovered.overrun)
     feed = Feed()

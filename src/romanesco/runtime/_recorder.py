@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Generator
 from typing import Any
 
-from romanesco.journal import GENESIS, Event, Journal
+from romanesco.journal import GENESIS, Event, Journal, Written
 from romanesco.runtime._clockwork import Clockwork
 from romanesco.runtime._feed import Feed, RunEvent
 
@@ -19,7 +20,7 @@ class Unwritten:
 
 
 class Recorder:
-    """The one place that a run's events go through.
+    """The one place that a run's events go through. Watchers hear of an event when it is durable, and not before.
 
     Args:
         journal: The run's journal, or None for a replay.
@@ -31,6 +32,9 @@ class Recorder:
         self.clockwork = clockwork
         self._journal = journal
         self._feed = feed
+        self._coming: deque[RunEvent] = deque()
+        if journal is not None:
+            journal.on_durable = self._show
 
     @property
     def seq(self) -> int:
@@ -54,27 +58,30 @@ class Recorder:
             JournalError: The journal can't be written.
         """
         if self._journal is None:
-            self._publish(kind, node, key, data, 0)
+            if self._feed.watched:
+                self._feed.publish(RunEvent(kind, node, key, data))
             return Unwritten()
         self.clockwork.take(kind, data)
-        written = self._journal.append(kind, node=node, key=key, data=data)
-        self._publish(kind, node, key, data, written.event.seq)
-        return written
+        return self._write(self._journal, kind, node, key, data)
 
     async def end(self, data: dict[str, Any]) -> Event:
-        """Append the end of the run. Watchers hear of it when it is durable: there is none before.
+        """Append the end of the run, and wait for it to be durable.
 
         Raises:
             JournalError: The journal can't be written.
         """
         assert self._journal is not None, "a replay writes no end"
-        event = await self._journal.append("run.ended", data=data)
-        self._publish(event.kind, "", "", data, event.seq)
-        return event
+        return await self._write(self._journal, "run.ended", "", "", data)
 
-    def _publish(self, kind: str, node: str, key: str, data: dict[str, Any], seq: int) -> None:
+    def _write(self, journal: Journal, kind: str, node: str, key: str, data: dict[str, Any]) -> Written:
+        written = journal.append(kind, node=node, key=key, data=data)
         if self._feed.watched:
-            self._feed.publish(RunEvent(kind, node, key, data, seq))
+            self._coming.append(RunEvent(kind, node, key, data, written.event.seq))
+        return written
+
+    def _show(self, durable: int) -> None:
+        while self._coming and self._coming[0].seq <= durable:
+            self._feed.publish(self._coming.popleft())
 
     async def close(self) -> None:
         """Write what is pending and let go of the run."""

@@ -114,6 +114,8 @@ class Session:
         self._ended = ended
         self._recorded = recorded
         self.raised = raised
+        # A lock of its own, and not that of the limits: a stop waits for its work under this one, and the supervisor,
+        # which takes the other for words from outside, must go on watching the time meanwhile.
         self._speaking = asyncio.Lock()
         self._over = ended is not None
 
@@ -178,8 +180,10 @@ class Session:
                 self._over = True
             return await self._end(outcome)
         finally:
-            run.feed.end()
-            await run.journal.close()
+            try:
+                await run.journal.close()  # what is on its way into the journal is still shown
+            finally:
+                run.feed.end()
 
     async def _supervised(self) -> Outcome:
         run, over = self._run, asyncio.Event()

@@ -7,13 +7,16 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from romanesco._codec import from_json
 from romanesco.errors import InputError
 from romanesco.journal import Hold, check_charge
+from romanesco.runtime._spec import SharedAccount
 from romanesco.task import Bill, Budget, CallOverrun, Spend
 
 if TYPE_CHECKING:
     from romanesco.journal import Store
-    from romanesco.runtime._spec import RunSpec, SharedAccount
+    from romanesco.runtime._recover import Recovery
+    from romanesco.runtime._spec import RunSpec
 
 DIMENSIONS = ("calls", "tokens", "usd")
 """What accounts shared by runs can limit."""
@@ -192,6 +195,21 @@ def _since(account: SharedAccount, amount: Mapping[str, Decimal]) -> dict[str, s
 
 def _spent_hold(account: SharedAccount, spent: Mapping[str, Decimal]) -> Hold:
     return Hold(account.name, _since(account, spent))
+
+
+def spent_of_account(account: str, run: Recovery) -> dict[str, Decimal]:
+    """What a run has spent of an account that it draws on, or drew on last, by dimension. Pure.
+
+    Args:
+        account: The account's name.
+        run: The run as its journal tells it.
+    """
+    drawn = run.created["spec"].get("shared", ()) if run.accounts is None else run.accounts
+    spent = figures(run.spent.spend(run.elapsed))
+    for one in (from_json(SharedAccount, given) for given in drawn):
+        if one.name == account:
+            return {name: Decimal(number) for name, number in _since(one, spent).items()}
+    return spent  # it left the account when it was resumed, and is charged there for what it had spent by then
 
 
 def _kind(account: SharedAccount) -> str:

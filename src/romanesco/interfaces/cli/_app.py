@@ -59,6 +59,7 @@ for _command in (
     _run.plan,
     _runs.runs,
     _runs.show,
+    _runs.accounts,
     _run.resume,
     _steer.stop,
     _steer.answer,

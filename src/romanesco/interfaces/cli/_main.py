@@ -6,8 +6,10 @@ import errno
 import io
 import logging
 import os
+import stat
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import typer
 
@@ -31,9 +33,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(words, debug)
     except BrokenPipeError:
-        # The reader left. What is still buffered must not be tried again when the interpreter exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    finally:
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # either may have been closed by whoever started this
+            _let_go(stream)
+
+
+def _let_go(stream: TextIO) -> None:
+    """Forget what can't be written: tried again when the interpreter exits, it would give a status of its own."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def split_debug(words: Sequence[str]) -> tuple[list[str], bool]:
@@ -53,13 +64,22 @@ def _run(words: list[str], debug: bool) -> int:
         raise BrokenPipeError from error  # typer exits by itself for this one thing only
     except KeyboardInterrupt:
         return fail(typer.Abort())
-    except Exception as error:  # noqa: BLE001 - the outermost frame: every fault becomes one line and a status
+    except Exception as error:  # the outermost frame: every fault becomes one line and a status
+        if _hung_up(error):
+            raise BrokenPipeError from error
         if debug:
             import traceback
 
             traceback.print_exc()
         return fail(error)
     return status if isinstance(status, int) else 0
+
+
+def _hung_up(error: Exception) -> bool:
+    """Whether an error is that of writing to a terminal which was closed: its reader left, like that of a pipe."""
+    if not isinstance(error, OSError) or error.errno != errno.EIO or error.filename is not None:
+        return False
+    return stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode)
 
 
 def fail(error: BaseException) -> int:

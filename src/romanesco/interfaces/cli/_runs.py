@@ -27,6 +27,11 @@ Section = Annotated[
     ),
 ]
 
+AccountOf = Annotated[
+    str | None,
+    typer.Option("--project", metavar="NAME", help="Another project than the configured one.", show_default=False),
+]
+
 
 def runs(interrupted: Interrupted = False, limit: Most = 20, json: o.Json = False) -> int:
     """List runs, newest first."""
@@ -82,3 +87,34 @@ async def _show(name: str, sections: list[str], json: bool) -> None:
         for part in label_parts(record):  # a part of a run that was cut short is labelled too, beside the result
             screen.say(part)
     screen.result(lambda: record_data(record), lambda: render(record, sections))
+
+
+def accounts(project: AccountOf = None, json: o.Json = False) -> int:
+    """Show what the accounts that runs share have used and have left.
+
+    Those of the configured project and of today, as a new run would draw on them.
+    """
+    return wait_for(_accounts(project, json))
+
+
+async def _accounts(project: str | None, json: bool) -> None:
+    from romanesco._config import load_config
+    from romanesco._prepare import shared_accounts
+    from romanesco.errors import UnknownName
+    from romanesco.interfaces.cli._accounts import Holder, accounts_data, accounts_table, stand, standings
+    from romanesco.interfaces.cli._read import open_store
+    from romanesco.interfaces.cli._screen import Screen
+
+    screen = Screen(json=json)
+    shared = shared_accounts(load_config(overrides={"project.name": project}))
+    holders: list[Holder] = []
+    try:
+        async with open_store() as store:
+            found, holders = await standings(store, shared)
+    except UnknownName:  # before the first run there is no journal: nothing is used
+        found = [one for account in shared for one in stand(account, {}, {})]
+    screen.result(lambda: accounts_data(found, holders), lambda: accounts_table(found, holders))
+    if not found and not json:
+        names = ", ".join(account.name for account in shared)
+        told = f"Nothing is limited or used: {names}." if shared else "Runs share no account."
+        screen.say(f"{told} Set project.name, project.tokens, day.usd, ...: romanesco config")
