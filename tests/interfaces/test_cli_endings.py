@@ -227,3 +227,21 @@ async def test_a_run_that_died_before_it_was_planned_is_not_told_to_be_resumed(r
     assert "interrupted (never planned)" in listed.out and "resume" not in listed.err
     shown = romanesco("show", "r")
     assert shown.code == 8 and "start it again" in shown.error
+
+
+def test_a_reply_that_is_nested_too_deep_is_a_failure_in_words(romanesco: Commands, tmp_path: Path) -> None:
+    """It is the server's fault and told as such, with no trace."""
+    deep = "[" * 600 + "]" * 600
+    message = f'{{"content": "hello", "odd": {deep}}}'
+    choice = f'{{"index": 0, "message": {message}, "finish_reason": "stop"}}'
+    body = f'{{"choices": [{choice}], "usage": {{"prompt_tokens": 5, "completion_tokens": 5}}}}'
+    rules = {"rules": [{"match": "", "reply": {"fault": {"garbage": body}}}]}
+    with FakeServerProcess(tmp_path, rules) as server:
+        model = f'[models.mine]\nbase_url = "{server.url}"\nmodel = "fake"\nkey_env = "MY_KEY"\n'
+        settings = f"{model}[retry]\nattempts = 1\n"
+        (romanesco.folder / "romanesco.toml").write_text(settings, encoding="utf-8")
+        words = ("run", "Hi", "--topology", "single", "-m", "custom:mine", "--id", "r")
+        done = romanesco(*words, env={"MY_KEY": "sk-canary-7f3a9b21"})
+    assert done.code == 6
+    assert "nested more than 100 deep" in done.out + done.err
+    assert "Traceback" not in done.err and "Error:" not in done.err

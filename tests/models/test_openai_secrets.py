@@ -9,11 +9,13 @@ import json
 import logging
 import pickle
 import traceback
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
 
+import romanesco
 from romanesco.errors import ModelError
 from romanesco.models._openai import OpenAICompatible
 from romanesco.models._openai_address import Address
@@ -21,10 +23,12 @@ from romanesco.models._openai_errors import Caller
 from romanesco.models._openai_secrets import forms, unmistakable
 from romanesco.models._probe import probe
 from romanesco.models._types import Capabilities, Deadlines, Message, ModelRequest, ToolCall
+from romanesco.runtime import read_events
+from romanesco.testing import MemoryStore
 from romanesco.testing._fake_server import FakeServer
 from romanesco.testing._fake_server_reply import FakeReply, Fault
 from romanesco.testing._fake_server_scenario import Scenario
-from tests.support import PATIENCE
+from tests.support import PATIENCE, config_in
 
 CANARY = "sk-canary-7Qx2Zp9Lm4Wd8Rt6"
 
@@ -157,6 +161,56 @@ def test_a_word_that_serves_as_a_key_is_not_cut_out_of_answers() -> None:
     assert unmistakable(("none", "ollama", "lm-studio", "no-key-required")) == ()
     assert unmistakable((CANARY, "abc-1234")) == (CANARY, "abc-1234")
     assert "ollama" in forms(("ollama",)), "errors are cleaned of it all the same"
+
+
+KEY = "sk-proj-q7Rt2xLm9Zp4Wd8vTy6KbNc3Hs5JfGa1"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (f"the key {KEY[8:20]}... is wrong", "the key [key]... is wrong"),
+        (f"a key that ends in {KEY[-8:]}", "a key that ends in [key]"),
+        (f"<{KEY[12:22]}>, <{KEY[20:]}>", "<[key]>, <[key]>"),
+        (f"ends in {KEY[-4:]}, begins with sk-", f"ends in {KEY[-4:]}, begins with sk-"),
+        (f"{KEY[9:16]} is seven characters", f"{KEY[9:16]} is seven characters"),
+    ],
+)
+def test_a_part_of_a_key_is_not_shown_either(said: str, shown: str) -> None:
+    assert Caller("a:b", "http://x", "A_API_KEY", (KEY,)).clean(said) == shown
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("no-key-required", "a model is required"),
+        ("this-is-a-placeholder", "the placeholder is not set"),
+        ("acme-production-7f3a9b21c4", "this production endpoint is closed"),
+        ("gsk_q7Rt2xLm9Zp4Wd8v", "a key begins with gsk_"),
+    ],
+)
+def test_words_that_a_key_is_made_of_are_shown(key: str, said: str) -> None:
+    assert Caller("a:b", "http://x", "A_API_KEY", (key,)).clean(said) == said
+
+
+async def test_a_run_keeps_no_part_of_a_key_that_a_server_echoes(tmp_path: Path) -> None:
+    fault = Fault(status=401, message=f"Incorrect API key provided: ...{KEY[-14:]}")
+    store = MemoryStore()
+    async with FakeServer(lambda *_: FakeReply(fault=fault), scenario=Scenario(api_key=KEY)) as server:
+        model = OpenAICompatible(
+            name="acme:fake",
+            model="fake",
+            base_url=server.url,
+            api_key=KEY,
+            capabilities=Capabilities(window=9_000),
+        )
+        outcome = await romanesco.run(
+            "Hi", model=model, topology="single", store=store, run="r", config=config_in(tmp_path)
+        )
+        await model.close()
+    kept = repr(outcome) + repr(await read_events(store, "r"))
+    assert "Incorrect API key provided: ...[key]" in kept
+    assert not any(KEY[at : at + 8] in kept for at in range(8, len(KEY) - 7))
 
 
 def completion(part: str, message: dict[str, Any], finish: str | None) -> dict[str, Any]:

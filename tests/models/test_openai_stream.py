@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from romanesco.models._openai_stream import (
+    BYTES_A_TOKEN,
+    MAX_DEPTH,
     MAX_EVENT,
+    SPARE_BYTES,
+    SPARE_REASONING,
     EventStream,
     ProtocolError,
     ReplyAssembler,
     decode_usage,
-    merge,
     parse_json,
 )
 from romanesco.models._types import FinishReason, ModelReply, Timing, ToolCall, Usage
@@ -38,8 +41,8 @@ def call(index: int | None, arguments: Any, name: str | None = None, identity: s
     return delta({"tool_calls": [part]})
 
 
-def add_up(payloads: list[Any], output_tool: str | None = None) -> ModelReply:
-    assembler = ReplyAssembler(output_tool=output_tool)
+def add_up(payloads: list[Any], output_tool: str | None = None, cap: int | None = None) -> ModelReply:
+    assembler = ReplyAssembler(output_tool=output_tool, cap=cap)
     for payload in payloads:
         assembler.feed(payload)
     return assembler.reply(Timing())
@@ -168,10 +171,88 @@ def test_br_101_opaque_fields_are_kept() -> None:
     }
 
 
-def test_merge_takes_the_later_of_what_cannot_be_joined() -> None:
-    assert merge(1, 2) == 2
-    assert merge([1], [2]) == [1, 2]
-    assert merge({"a": 1, "text": "x"}, {"a": None, "text": "y", "b": 2}) == {"a": 1, "text": "xy", "b": 2}
+def test_of_pieces_that_cannot_be_joined_the_later_counts() -> None:
+    reply = add_up([
+        delta({"number": 1, "list": [1], "object": {"a": 1, "text": "x"}, "kind": "x", "odd": [{"index": [1]}]}),
+        delta({
+            "number": 2,
+            "list": [2],
+            "object": {"a": None, "text": "y", "b": 2},
+            "kind": 7,
+            "odd": [{"index": [1]}],
+        }),
+        delta({"object": {"text": "z"}}),
+    ])
+    assert reply.opaque == {
+        "number": 2,
+        "list": [1, 2],
+        "object": {"a": 1, "text": "xyz", "b": 2},
+        "kind": 7,
+        "odd": [{"index": [1]}, {"index": [1]}],
+    }
+
+
+def test_a_field_in_very_many_pieces_costs_what_its_pieces_cost() -> None:
+    """Were what has come copied for each piece, the two parts of this test would take most of an hour."""
+    pieces = 150_000
+    reply = add_up([delta({"details": [{"index": i // 2, "text": "ab"}], "sig": "abcdefgh"}) for i in range(pieces)])
+    assert reply.opaque["details"] == [{"index": i, "text": "abab"} for i in range(pieces // 2)]
+    assert reply.opaque["sig"] == "abcdefgh" * pieces
+    events = EventStream()
+    event = b"data: " + b"x" * 8_000_000 + b"\n\n"
+    found = [data for i in range(0, len(event), 16) for data in events.feed(event[i : i + 16])]
+    assert found == [b"x" * 8_000_000]
+
+
+@pytest.mark.parametrize("inside", ["[{}]", '{{"a": {}}}'])
+def test_a_value_that_is_nested_too_deep_is_no_protocol(inside: str) -> None:
+    def nested(depth: int) -> bytes:
+        value = "1"
+        for _ in range(depth):
+            value = inside.format(value)
+        return value.encode()
+
+    parse_json(nested(MAX_DEPTH), "it")
+    parse_json(b"[" + b",".join([nested(9)] * 200) + b"]", "it")
+    for depth in (MAX_DEPTH + 1, 300):
+        with pytest.raises(ProtocolError, match=f"it is nested more than {MAX_DEPTH} deep"):
+            parse_json(nested(depth), "it")
+
+
+@pytest.mark.parametrize("name", ["content", "refusal", "arguments", "name", "parts"])
+def test_of_an_answer_far_beyond_its_cap_only_a_part_is_kept_and_all_is_counted(name: str) -> None:
+    piece = "ż" * 5_000
+    fields: dict[str, dict[str, Any]] = {
+        "arguments": {"tool_calls": [{"index": 0, "id": "c", "function": {"arguments": piece}}]},
+        "name": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": piece}}]},
+        "parts": {"content": [{"type": "text", "text": piece}]},
+    }
+    assembler = ReplyAssembler(cap=10)
+    for _ in range(3):
+        assembler.feed(delta(fields.get(name, {name: piece})))
+    assembler.feed(delta({}, "stop"))
+    reply = assembler.reply(Timing())
+    calls = [part for call in reply.tool_calls for part in (call.name, call.arguments)]
+    kept = {len(text.encode()) for text in (reply.text, *calls, *reply.opaque.values())}
+    assert max(kept) == 10 * BYTES_A_TOKEN + SPARE_BYTES
+    assert assembler.full and reply.finish is FinishReason.LENGTH and reply.received == 30_000
+
+
+@pytest.mark.parametrize("names", [("reasoning",), ("reasoning_content",), ("reasoning", "reasoning_content"), ()])
+def test_reasoning_far_beyond_the_cap_takes_nothing_from_the_answer_unless_it_does_not_end(
+    names: tuple[str, ...],
+) -> None:
+    """Some servers have a cap of their own for it, and some send it under two names."""
+    piece = "hm, " * 50_000
+    typed = {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": piece}]}]}
+    thought = delta(dict.fromkeys(names, piece) if names else typed)
+    answer = delta({"content": "yes"}, "stop")
+    reply = add_up([thought, thought, answer], cap=10)
+    assert (reply.text, reply.finish, reply.received) == ("yes", FinishReason.STOP, 0)
+    assert reply.reasoning == piece * 2 and reply.opaque == dict.fromkeys(names, piece * 2)
+    endless = add_up([*[thought] * 20, answer], cap=10)
+    assert endless.finish is FinishReason.LENGTH and endless.received == 20 * len(piece) + 3
+    assert len(endless.reasoning) == 10 * BYTES_A_TOKEN + SPARE_REASONING
 
 
 def test_typed_content_parts() -> None:
@@ -252,9 +333,11 @@ def test_what_is_not_a_chunk_is_refused(payload: Any) -> None:
         ({"total_tokens": 40}, None),
         ({"prompt_tokens": None, "completion_tokens": "5"}, None),
         ({}, None),
-        # beyond what any call can cost: kept as an overrun, at a size that can be counted with
-        ({"prompt_tokens": 10**4000, "completion_tokens": 5}, Usage(10**12, 5)),
-        ({"prompt_tokens": 5, "completion_tokens": 10**12 + 1}, Usage(5, 10**12)),
+        # beyond what any call can use: it says nothing
+        ({"prompt_tokens": 10**4000, "completion_tokens": 5}, Usage(0, 5, estimated=True)),
+        ({"prompt_tokens": 5, "completion_tokens": 10**12 + 1}, Usage(5, 0, estimated=True)),
+        ({"prompt_tokens": 10**13, "completion_tokens": 10**12 + 1}, None),
+        ({**USAGE, "total_tokens": 10**13}, Usage(9, 4)),
         ({**USAGE, "completion_tokens_details": {"reasoning_tokens": -3}}, Usage(9, 4)),
         ({**USAGE, "total_tokens": 1e300}, Usage(9, 4)),
     ],
@@ -283,11 +366,17 @@ def test_br_031_no_output_tokens_with_text_is_a_report_in_doubt() -> None:
     assert add_up([delta({}, "stop"), zero]).usage == Usage(5, 0)
 
 
-def test_a_later_report_in_doubt_takes_nothing_from_an_earlier_one() -> None:
-    def report(read: int, wrote: int) -> dict[str, Any]:
-        return {"choices": [], "usage": {"prompt_tokens": read, "completion_tokens": wrote}}
+def test_of_several_reports_the_largest_of_each_counts() -> None:
+    def report(read: int, wrote: int, **more: Any) -> dict[str, Any]:
+        return {"choices": [], "usage": {"prompt_tokens": read, "completion_tokens": wrote, **more}}
 
     text = delta({"content": "x"})
     assert add_up([text, report(9, 4), report(0, 0)]).usage == Usage(9, 4)
     assert add_up([text, report(9, 4), report(0, 50)]).usage == Usage(9, 50, estimated=True)
-    assert add_up([text, report(0, 50), report(9, 4)]).usage == Usage(9, 4)
+    assert add_up([text, report(0, 50), report(9, 4)]).usage == Usage(9, 50, estimated=True)
+    assert add_up([text, report(0, 1), report(9, 4)]).usage == Usage(9, 4)
+    assert add_up([text, report(9, 4), report(0, 1)]).usage == Usage(9, 4)
+    assert add_up([text, report(500, 80), report(1, 1)]).usage == Usage(500, 80)
+    cached = {"prompt_tokens_details": {"cached_tokens": 5}}
+    assert add_up([text, report(9, 0), report(9, 4, **cached)]).usage == Usage(9, 4, cached=5)
+    assert add_up([text, report(9, 4), report(6, 1, **cached)]).usage == Usage(9, 4)

@@ -6,6 +6,8 @@ The fake usage here is a server's false or true word; what it does to the accoun
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -17,14 +19,15 @@ import romanesco
 from romanesco import Bill, Budget, Outcome, Scope, ScriptedModel, Status, StopReason, Task
 from romanesco.errors import BudgetExceeded, RateLimited, ServerFault
 from romanesco.journal import Event, verify
-from romanesco.models import ModelReply, ModelRequest, Usage, current_call
+from romanesco.models import Capabilities, ModelReply, ModelRequest, Usage, current_call
+from romanesco.models._openai import OpenAICompatible
 from romanesco.runtime import read_events
 from romanesco.task import BillLine, CallOverrun
 from romanesco.testing import Chain, Members, MemoryStore
 from tests.runtime.checks import at_rest, kinds
 from tests.runtime.steer import until
 from tests.runtime.topologies import Plain, done, say
-from tests.support import config_in
+from tests.support import PATIENCE, config_in
 
 OVER = ModelReply("ok", usage=Usage(10, 1_000_000))
 
@@ -291,12 +294,100 @@ async def test_of_a_reply_that_ignores_its_cap_only_so_much_is_kept(tmp_path: Pa
     assert outcome.spend.tokens_out == 600_000, "what was generated counts, kept or not"
 
 
-async def test_a_report_beyond_all_numbers_counts_as_many_as_can_be_written(tmp_path: Path) -> None:
-    """A trillion tokens: its price is still an amount of money."""
+BEYOND: dict[str, tuple[ModelReply, int | None, int]] = {
+    "both": (ModelReply("ok", usage=Usage(10**30, 10**40)), None, 16),
+    "both, beside a long text": (ModelReply("a" * 9 * 16, usage=Usage(10**30, 10**40)), None, 9 * 16),
+    "what was generated": (ModelReply("ok", usage=Usage(1, 10**12 + 1)), None, 16),
+    "what was read": (ModelReply("ok", usage=Usage(10**12 + 1, 3)), None, 16),
+}
+"""Replies to a call with a cap of 16 tokens and impossible reports, and what counts, as in ``HALVES``."""
+
+
+@pytest.mark.parametrize("name", BEYOND)
+async def test_a_report_beyond_all_numbers_counts_as_none(name: str, tmp_path: Path) -> None:
+    reply, read, wrote = BEYOND[name]
     config = config_in(tmp_path)
     config.tables["prices"] = {"acme:m": {"input": 1, "output": 100}}
-    model = ScriptedModel([ModelReply("ok", usage=Usage(10**30, 10**40))], name="acme:m")
-    outcome = await run_r(tmp_path, MemoryStore(), model, Plain(once), config=config)
-    assert (outcome.spend.tokens_in, outcome.spend.tokens_out) == (10**12, 10**12)
-    assert outcome.spend.usd is not None and outcome.spend.usd == 101_000_000
+    store = MemoryStore()
+    outcome = await run_r(tmp_path, store, ScriptedModel([reply], name="acme:m"), Plain(once), config=config)
+    ((*_, started),) = kinds(await read_events(store, "r"), "call.started")
+    assert outcome.spend.tokens_in == (started["reserved"]["tokens_in"] if read is None else read)
+    assert outcome.spend.tokens_out == wrote and outcome.spend.estimated
+    assert all(not one.reported for one in outcome.overruns) and bool(outcome.overruns) is (wrote > 16)
+    assert (await verify(store, "r")).ok  # no bill is violated for ever by a word that means nothing
+
+
+READ: dict[str, tuple[str, Usage, bool]] = {
+    "one token for a long prompt": ("word " * 4_000, Usage(1, 3), False),
+    "the least that a prompt can be": ("=" * 128 * 100, Usage(100, 3), True),
+    "less than that": ("=" * 128 * 101, Usage(100, 3), False),
+    "what was read from a cache apart": ("=" * 128 * 500, Usage(100, 3, cached=400), True),
+    "a prompt of blanks that a template trims": (" \n" * 20_000, Usage(1, 3), True),
+    "a prompt that the server cut to its window": ("word " * 100_000, Usage(512, 3), True),
+}
+"""A prompt, what was reported, and whether that can be."""
+
+
+@pytest.mark.parametrize("name", READ)
+async def test_a_report_of_far_less_than_what_was_sent_is_not_believed(name: str, tmp_path: Path) -> None:
+    prompt, usage, credible = READ[name]
+    store = MemoryStore()
+
+    async def ask(task: Task, scope: Scope) -> Outcome:
+        return done(await say(scope, prompt, "only"))
+
+    model = ScriptedModel([ModelReply("ok", usage=usage)], window=10**6)
+    outcome = await run_r(tmp_path, store, model, Plain(ask))
+    ((*_, started),) = kinds(await read_events(store, "r"), "call.started")
+    assert outcome.spend.tokens_in == (usage.input if credible else started["reserved"]["tokens_in"])
+    assert outcome.spend.estimated is not credible and not outcome.overruns
+
+
+async def test_what_an_adapter_did_not_keep_of_a_reply_counts(tmp_path: Path) -> None:
+    reply = ModelReply("a" * 100, usage=Usage(1, 5), received=80_000)
+    outcome = await run_r(tmp_path, MemoryStore(), ScriptedModel([reply]), Plain(once))
+    assert (outcome.spend.tokens_out, outcome.spend.estimated) == (80_000, True)
+
+
+async def test_reasoning_beyond_the_cap_leaves_the_answer_whole(tmp_path: Path) -> None:
+    """A server whose cap does not hold for reasoning says what it used; the answer was paid for, and is whole."""
+    model = ScriptedModel(ModelReply("Hello.", reasoning="hm, " * 20_000, usage=Usage(30, 20_000)))
+    options: dict[str, Any] = {"model": model, "config": config_in(tmp_path), "store": MemoryStore()}
+    outcome = await romanesco.run("Say hello", topology="single", params={"answer_tokens": 75}, **options)
+    assert (outcome.status, outcome.answer, outcome.spend.tokens_out) == (Status.COMPLETED, "Hello.", 20_000)
     assert outcome.overruns
+
+
+async def test_a_stream_that_never_ends_is_left_when_its_text_is_far_beyond_the_cap(tmp_path: Path) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    piece = {"choices": [{"index": 0, "delta": {"content": "no end "}}]}
+    events = b"".join([b"data: " + json.dumps(piece).encode() + b"\n\n"] * 1000)
+    left = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head)
+        with contextlib.suppress(OSError):
+            while True:
+                writer.write(events)
+                await writer.drain()
+        left.set()
+        writer.close()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        model = OpenAICompatible(
+            name="acme:fake",
+            model="fake",
+            base_url=f"http://{host}:{port}/v1",
+            capabilities=Capabilities(window=100_000),
+        )
+        options: dict[str, Any] = {"model": model, "config": config_in(tmp_path), "store": MemoryStore()}
+        outcome = await romanesco.run("Hi", topology="single", params={"answer_tokens": 75}, **options)
+        await model.close()
+        async with asyncio.timeout(PATIENCE):
+            await left.wait()  # the server sees that nobody listens
+    assert outcome.reason is StopReason.LENGTH
+    assert 75 * 32 <= len(outcome.answer) <= 75 * 32 + 4096
+    assert outcome.spend.tokens_out > len(outcome.answer) and outcome.spend.estimated
+    assert "more by our estimate" in outcome.note

@@ -145,6 +145,7 @@ class OpenAICompatible:
             self._caller,
             PhaseClock(request.deadlines, stream=stream),
             output_tool,
+            request.max_output_tokens,
             on_token,
             on_taken=lambda: self._ways.took(mode),
         )

@@ -23,7 +23,7 @@ from romanesco.errors import (
     RequestRejected,
     ServerFault,
 )
-from romanesco.models._openai_secrets import MARK, forms, without
+from romanesco.models._openai_secrets import MARK, forms, without, without_parts
 
 EXCERPT = 300
 """Characters of a server's own words that are quoted in an error."""
@@ -99,7 +99,7 @@ class Caller:
         for secret in secrets:
             if len(secret) >= 12:  # providers echo keys in part ("sk-ab***yz"): what begins like the key goes too
                 text = re.sub(re.escape(secret[:8]) + r"\S*", MARK, text)
-        text = _KEY_LIKE.sub(MARK, text)
+        text = _KEY_LIKE.sub(MARK, without_parts(text, secrets))
         text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return text if len(text) <= EXCERPT else text[: EXCERPT - 1] + "…"
 

@@ -25,6 +25,7 @@ class Exchange:
         caller: Caller,
         clock: PhaseClock,
         output_tool: str | None,
+        cap: int,
         on_token: Callable[[str], None] | None,
         on_taken: Callable[[], None],
     ) -> None:
@@ -34,7 +35,7 @@ class Exchange:
         self.answered = False
         self._caller = caller
         self._secrets = unmistakable(caller.secrets)
-        self._assembler = ReplyAssembler(output_tool=output_tool)
+        self._assembler = ReplyAssembler(output_tool=output_tool, cap=cap)
         self._on_token = on_token
         self._on_taken = on_taken
         self._done = False
@@ -77,6 +78,8 @@ class Exchange:
                     self._on_taken()
                     if stream and not _is_one_piece(response.content_type):
                         await self._read_stream(response.content)
+                        if self._assembler.full:
+                            response.close()  # the rest is not read: it may never end
                     else:
                         await self._read_whole(response.content)
                 except BaseException:
@@ -110,6 +113,10 @@ class Exchange:
             begun = time.perf_counter()
             arrived = any([self._event(data) for data in events.feed(chunk)])
             self._parse += time.perf_counter() - begun
+            if self._assembler.full:
+                self._done = True
+                self._total = self.clock.elapsed()
+                break
             if self._ended():
                 self._total = self.clock.elapsed()
                 self.clock.draining()

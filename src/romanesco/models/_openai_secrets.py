@@ -14,6 +14,10 @@ MARK = "[key]"
 """What stands where a secret was."""
 
 _SHORTEST = 3
+_PART = 8
+_SURE_PART = 12
+_LONG = 16
+_BEGINNING = re.compile(r"(?:[a-z]{1,6}\d{0,2}[-_]){0,3}")
 _ESCAPE = re.compile("%[0-9A-F]{2}")
 
 
@@ -46,6 +50,36 @@ def without(text: str, secrets: tuple[str, ...]) -> str:
         if secret in text:
             text = text.replace(secret, MARK)
     return text
+
+
+def without_parts(text: str, secrets: Iterable[str]) -> str:
+    """The text with ``MARK`` in place of each run of 8 and more characters that is a part of one of the secrets.
+
+    What all keys of a provider begin with ("sk-proj-", "gsk_") is no secret. A run of letters in one case may be a word
+    ("production") and counts from 12 characters on. Neither is looked for in what is short or has no digit: such a key
+    is made of words ("no-key-required"), and an error has those by itself.
+    """
+    parts: set[str] = set()
+    for secret in secrets:
+        beginning = _BEGINNING.match(secret)
+        own = secret[beginning.end() if beginning else 0 :]
+        if len(own) >= _LONG and any(char.isdigit() for char in own):
+            parts.update(own[at : at + _PART] for at in range(len(own) - _PART + 1))
+    pieces: list[str] = []
+    done = at = 0
+    while at <= len(text) - _PART:
+        if text[at : at + _PART] not in parts:
+            at += 1
+            continue
+        end = at + _PART
+        while end < len(text) and text[end - _PART + 1 : end + 1] in parts:
+            end += 1
+        run = text[at:end]
+        if len(run) >= _SURE_PART or not (run.isalpha() and (run.islower() or run.isupper())):
+            pieces += (text[done:at], MARK)
+            done = end
+        at = end
+    return "".join((*pieces, text[done:]))
 
 
 def reply_without(reply: ModelReply, secrets: tuple[str, ...]) -> ModelReply:

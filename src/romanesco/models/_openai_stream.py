@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from romanesco.models._openai_fields import joined
 from romanesco.models._types import FinishReason, Json, ModelReply, Timing, ToolCall, Usage
 
 MAX_EVENT = 16 * 1024 * 1024
@@ -28,9 +29,20 @@ _FINISH = {
 }
 _OWN_FIELDS = frozenset({"role", "content", "tool_calls"})
 _REASONING = ("reasoning_content", "reasoning")
-_APPENDED = frozenset({"text", "summary", "data"})
 _BIGGEST_COUNT = 10**12
-"""Tokens of one call that are believed; a larger report counts as this many, and so as an overrun."""
+"""Tokens of one call that are believed; a larger report says nothing."""
+
+MAX_DEPTH = 100
+"""Lists and objects inside each other; whatever walks through a reply by recursion stays far from its limit."""
+
+BYTES_A_TOKEN = 32
+SPARE_BYTES = 4096
+"""What is kept of an answer: so many bytes for each token of the cap, and so many more. Tokenizers put 3 to 10 bytes
+into a token, in any script; only long runs of one character have more. A longer answer ignores its cap and may never
+end."""
+
+SPARE_REASONING = 1024 * 1024
+"""As ``SPARE_BYTES``, of reasoning: some servers have a cap of its own for it, and the answer behind it is paid too."""
 
 
 class ProtocolError(ValueError):
@@ -47,7 +59,7 @@ class EventStream:
     __slots__ = ("_carriage", "_data", "_rest")
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()  # grows in place: a line may come in very many pieces
         self._data: list[bytes] = []
         self._carriage = False
 
@@ -59,8 +71,11 @@ class EventStream:
         """
         if self._carriage or b"\r" in chunk:
             chunk = self._line_feeds(chunk)
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
+        self._rest += chunk
+        lines: list[bytes] = []
+        if b"\n" in chunk:
+            lines = bytes(self._rest).split(b"\n")
+            self._rest = bytearray(lines.pop())
         if len(self._rest) > MAX_EVENT:
             raise ProtocolError(f"an event is larger than {MAX_EVENT} bytes")
         events: list[bytes] = []
@@ -76,8 +91,8 @@ class EventStream:
     def rest(self) -> bytes:
         """Data of the event that was not ended by an empty line, when the stream is over."""
         if self._rest.startswith(b"data:"):
-            self._data.append(self._rest[5:].lstrip(b" "))
-        data, self._data, self._rest = b"\n".join(self._data), [], b""
+            self._data.append(bytes(self._rest[5:].lstrip(b" ")))
+        data, self._data, self._rest = b"\n".join(self._data), [], bytearray()
         return data
 
     def _line_feeds(self, chunk: bytes) -> bytes:
@@ -94,14 +109,31 @@ def parse_json(data: bytes, what: str) -> Any:
     """The JSON value in these bytes. Numbers that are not finite become null: no journal can hold them.
 
     Raises:
-        ProtocolError: They hold none, or an integer of thousands of digits.
+        ProtocolError: They hold none, or an integer of thousands of digits, or one nested deeper than ``MAX_DEPTH``.
     """
+    fault = "is not JSON"
     try:
-        return _DECODER.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
+        value = _DECODER.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
     except (ValueError, RecursionError):
         # ValueError covers both broken JSON and broken UTF-8; its text quotes the data, so it is not kept.
         pass
-    raise ProtocolError(f"{what} is not JSON")
+    else:
+        if data.count(b"[") + data.count(b"{") <= MAX_DEPTH or not _is_deep(value):
+            return value
+        fault = f"is nested more than {MAX_DEPTH} deep"
+    raise ProtocolError(f"{what} {fault}")
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, list | dict)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return any(isinstance(value, list | dict) for value in level)
 
 
 def _finite(text: str) -> float | None:
@@ -123,27 +155,62 @@ class _Call:
         self.arguments: list[str] = []
 
 
+class _Room:
+    """Keeps so many bytes of text, or all; counts what came."""
+
+    __slots__ = ("full", "left", "received")
+
+    def __init__(self, size: int | None) -> None:
+        self.left = size
+        self.received = 0
+        self.full = False
+
+    def keep(self, text: str) -> str:
+        """As much of a text as there is room for."""
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+        self.received += size
+        if self.left is None:
+            return text
+        if size > self.left:
+            self.full = True
+            text = text.encode("utf-8", "replace")[: self.left].decode("utf-8", "ignore")
+        self.left -= min(size, self.left)
+        return text
+
+
 class ReplyAssembler:
     """Adds up the chunks of a stream, or takes the one object of a reply that was not streamed.
 
     Args:
         output_tool: Name of the tool whose arguments are the reply's text (the tool rung of structured
             output), or None.
+        cap: Most tokens that were asked for, or None. What is longer than any such text is cut and counted.
+
+    Attributes:
+        seen_choice: Whether there was a choice at all.
+        begun: Whether something that was generated has come.
     """
 
-    def __init__(self, *, output_tool: str | None = None) -> None:
+    def __init__(self, *, output_tool: str | None = None, cap: int | None = None) -> None:
         self._output_tool = output_tool
+        self._answer = _Room(None if cap is None else cap * BYTES_A_TOKEN + SPARE_BYTES)
+        self._thoughts = _Room(None if cap is None else cap * BYTES_A_TOKEN + SPARE_REASONING)
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._refusal: list[str] = []
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
-        self._opaque: dict[str, Json] = {}
+        self._opaque: dict[str, list[Json]] = {}
         self._finish: str | None = None
         self._usage: Usage | None = None
         self._model = ""
         self.seen_choice = False
         self.begun = False
+
+    @property
+    def full(self) -> bool:
+        """Whether something was cut; more is not kept either."""
+        return self._answer.full or self._thoughts.full
 
     @property
     def finished(self) -> bool:
@@ -167,7 +234,7 @@ class ReplyAssembler:
             self._model = model
         usage = payload.get("usage")
         if isinstance(usage, dict):
-            self._usage = _later(self._usage, decode_usage(usage))
+            self._usage = _larger(self._usage, decode_usage(usage))
         choices = payload.get("choices")
         if not choices:
             return None
@@ -200,31 +267,38 @@ class ReplyAssembler:
         if calls:
             visible += self._tool_calls(calls)
             generated = True
+        texts: dict[str, str] = {}  # some servers send the same reasoning under both names: it came once
         for name, value in delta.items():
             if name in _OWN_FIELDS or value in (None, "", [], {}):
                 continue
-            if name == "refusal" and isinstance(value, str):
-                self._refusal.append(value)
-            self._opaque[name] = merge(self._opaque[name], value) if name in self._opaque else value
+            if isinstance(value, str) and (name == "refusal" or name in _REASONING):
+                if value not in texts:
+                    texts[value] = (self._answer if name == "refusal" else self._thoughts).keep(value)
+                value = texts[value]
+                if name == "refusal":
+                    self._refusal.append(value)
+            self._opaque.setdefault(name, []).append(value)
             generated = True
-        reasoning = next((delta[name] for name in _REASONING if isinstance(delta.get(name), str)), "")
+        reasoning = next((delta[name] for name in _REASONING if delta.get(name) and isinstance(delta[name], str)), "")
         if reasoning:
-            self._reasoning.append(reasoning)
+            self._reasoning.append(texts[reasoning])
         return visible if generated else None
 
     def _content(self, content: Any) -> str:
         if isinstance(content, str):
-            self._text.append(content)
-            return content
+            visible = self._answer.keep(content)
+            self._text.append(visible)
+            return visible
         # Some providers send typed parts instead of text.
         if not isinstance(content, list):
             raise ProtocolError("'content' is neither text nor a list of parts")
         visible = ""
         for part in content:
             if isinstance(part, dict) and isinstance(part.get("text"), str):
-                visible += part["text"]
+                visible += self._answer.keep(part["text"])
             elif isinstance(part, dict) and isinstance(part.get("thinking"), list):
-                self._reasoning.extend(str(p.get("text", "")) for p in part["thinking"] if isinstance(p, dict))
+                thoughts = (str(thought.get("text", "")) for thought in part["thinking"] if isinstance(thought, dict))
+                self._reasoning.extend(self._thoughts.keep(thought) for thought in thoughts)
         self._text.append(visible)
         return visible
 
@@ -240,11 +314,13 @@ class ReplyAssembler:
             call.id = call.id or str(delta.get("id") or "")
             name = function.get("name")
             if isinstance(name, str) and name != call.name:
-                call.name += name
+                call.name += self._answer.keep(name)
             arguments = function.get("arguments")
             if arguments is None or arguments == "":
                 continue
-            text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            text = self._answer.keep(
+                arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            )
             call.arguments.append(text)
             if call.name == self._output_tool and call is self._output_call():
                 visible += text
@@ -281,6 +357,8 @@ class ReplyAssembler:
             finish = FinishReason.STOP  # the call was the wire's form of the text, not a wish of the model
         if not text and self._refusal:
             text, finish = "".join(self._refusal), FinishReason.CONTENT_FILTER
+        if self.full:
+            finish = FinishReason.LENGTH
         usage = self._usage
         if usage is not None and usage.output == 0 and (text or calls or self._reasoning):
             usage = replace(usage, estimated=True)
@@ -291,8 +369,9 @@ class ReplyAssembler:
             model=self._model,
             reasoning="".join(self._reasoning),
             tool_calls=calls,
-            opaque=self._opaque,
+            opaque={name: joined(pieces) for name, pieces in self._opaque.items()},
             timing=timing,
+            received=self._answer.received + self._thoughts.received if self.full else 0,
         )
 
 
@@ -333,43 +412,17 @@ def decode_usage(data: dict[str, Any]) -> Usage | None:
     )
 
 
-def _later(before: Usage | None, usage: Usage | None) -> Usage | None:
-    """What a stream has reported when another report comes: the last, or the larger where the last is in doubt."""
+def _larger(before: Usage | None, usage: Usage | None) -> Usage | None:
+    """What a stream has reported when another report comes: the larger of each; in doubt unless one report is both."""
     if usage is None or before is None:
         return usage or before
-    if not usage.estimated:
-        return usage
-    return replace(usage, input=max(before.input, usage.input), output=max(before.output, usage.output))
+    read = max(usage, before, key=lambda one: one.input)  # of equals the later
+    wrote = max(usage, before, key=lambda one: one.output)
+    doubtful = all(one.estimated for one in (before, usage) if (one.input, one.output) == (read.input, wrote.output))
+    return Usage(read.input, wrote.output, cached=read.cached, reasoning=wrote.reasoning, estimated=doubtful)
 
 
 def _count(value: Any) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _BIGGEST_COUNT:
         return None
-    return min(value, _BIGGEST_COUNT)
-
-
-def merge(old: Json, new: Json) -> Json:
-    """Two pieces of a provider's field as one: text is joined, lists by ``index`` or end to end."""
-    if isinstance(old, str) and isinstance(new, str):
-        return old + new
-    if isinstance(old, dict) and isinstance(new, dict):
-        merged = dict(old)
-        for name, value in new.items():
-            if value is not None:
-                merged[name] = old[name] + value if _joins(name, old.get(name), value) else value
-        return merged
-    if not (isinstance(old, list) and isinstance(new, list)):
-        return new
-    result = list(old)
-    places = {item["index"]: i for i, item in enumerate(result) if isinstance(item, dict) and "index" in item}
-    for item in new:
-        place = places.get(item.get("index")) if isinstance(item, dict) else None
-        if place is None:
-            result.append(item)
-        else:
-            result[place] = merge(result[place], item)
-    return result
-
-
-def _joins(name: str, old: Json, new: Json) -> bool:
-    return name in _APPENDED and isinstance(old, str) and isinstance(new, str)
+    return value

@@ -144,6 +144,7 @@ class ModelReply:
         tool_calls: Calls that the model asked for.
         opaque: Provider fields to send back with this message in a later request.
         timing: Where the time went.
+        received: Bytes of generated text that came, where the adapter did not keep all of them; else 0.
     """
 
     text: str
@@ -154,6 +155,7 @@ class ModelReply:
     tool_calls: tuple[ToolCall, ...] = ()
     opaque: dict[str, Json] = field(default_factory=dict)
     timing: Timing = Timing()
+    received: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Every attempt stands in the journal before its request is sent, and its result b
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -31,7 +31,7 @@ NO_USAGE = Usage(input=0, output=0)
 ONE_CALL = Amount(calls=1)
 
 MOST_TOKENS = 10**12
-"""A report of more is nonsense. It counts as this many, so that the overrun stands and its price can be written."""
+"""A report of more is nonsense: it counts as no report."""
 
 BYTES_A_TOKEN = 8
 """Text that is longer than this many bytes for each token of the cap did not keep to the cap."""
@@ -39,11 +39,18 @@ BYTES_A_TOKEN = 8
 INCREDIBLE = 32
 """Text that is longer than this many bytes for each token that a server reports was not so few tokens."""
 
+LONGEST_TOKEN = 128
+MOST_DOUBTED = 512
+"""A prompt was not read in fewer tokens than one for so many bytes, up to so many tokens. The longest tokens of public
+vocabularies, runs of one character, have that length; text has 3 to 10 bytes a token. A server may cut a prompt to its
+window, which is larger than so many tokens. So an honest report is believed, also of the oddest prompt."""
+
 KEPT = 32
 """Of a reply so many characters are kept for each token of its cap, and ..."""
 
 KEPT_AT_LEAST = 4096
-"""... so many in any case. A server that ignores the cap must not fill the journal, or stall all that reads it."""
+"""... so many in any case. A server that ignores the cap must not fill the journal, or stall all that reads it. The
+client for servers stops reading there by itself; this holds for every other adapter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +188,7 @@ async def _send(run: RunContext, step: CallStep, model: ChatModel, attempt: Atte
     _check_budget(run, attempt)
     attempt.sent = True
     reply = await _complete(run, step, model)
-    usage = _believed(reply.usage, _texts(reply), attempt)
+    usage = _believed(reply.usage, attempt, arrived=_arrived(reply), floor=_least_read(step.request))
     reply = _kept(reply, KEPT * step.request.max_output_tokens + KEPT_AT_LEAST)
     reply = replace(reply, usage=usage, timing=replace(reply.timing, queue=attempt.queued))
     finished = _record_reply(run, step, attempt, reply, usage)
@@ -224,40 +231,57 @@ async def _complete(run: RunContext, step: CallStep, model: ChatModel) -> ModelR
         current_call.reset(token)
 
 
-def _believed(usage: Usage | None, texts: Iterable[str], attempt: Attempt) -> Usage:
+def _believed(usage: Usage | None, attempt: Attempt, *, arrived: int = 0, floor: int = 0) -> Usage:
     """What counts as used: what the server reported; where that can't be all, no less than the upper bound.
 
-    It can't be all where nothing is reported for what was read, or for what was generated beside text, or far less
-    than the text that arrived. Such a server may also have ignored the cap: what arrived is then the bound, a token a
-    byte.
+    It can't be all where nothing or far too little is reported for what was read, or nothing for what was generated
+    beside text, or far less than the text that arrived. Such a server may also have ignored the cap: what arrived is
+    then the bound, a token a byte.
+
+    Args:
+        usage: What was reported, if anything.
+        attempt: What was reserved.
+        arrived: Bytes of text that were generated.
+        floor: Tokens that the prompt has at least.
     """
-    arrived = sum(len(text.encode("utf-8", "replace")) for text in texts)
     if usage is None:
         usage = Usage(input=0, output=0)
-    read, wrote = (min(max(0, count), MOST_TOKENS) for count in (usage.input, usage.output))
+    read, wrote = (count if 0 < count <= MOST_TOKENS else 0 for count in (usage.input, usage.output))
+    doubtful = usage.estimated or max(usage.input, usage.output) > MOST_TOKENS
     worst = attempt.worst()
     attempt.reported = read > worst.input or wrote > worst.output
-    if read and arrived <= wrote * INCREDIBLE and (wrote or not usage.estimated):
-        return replace(usage, input=read, output=wrote)
+    whole = read > 0 and read + usage.cached >= floor  # some servers count what they read from a cache apart
+    if whole and arrived <= wrote * INCREDIBLE and (wrote or not doubtful):
+        return replace(usage, input=read, output=wrote, estimated=doubtful)
     bound = worst.output if arrived <= worst.output * BYTES_A_TOKEN else arrived
     return replace(usage, input=max(worst.input, read), output=max(bound, wrote), estimated=True)
 
 
+def _least_read(request: ModelRequest) -> int:
+    """Tokens that no server reads less than: of the last message, without blanks.
+
+    Templates trim blanks and leave out old reasoning, and a server whose window is too small drops old messages.
+    """
+    words = "".join(request.messages[-1].content.split()) if request.messages else ""
+    return min(len(words.encode("utf-8", "replace")) // LONGEST_TOKEN, MOST_DOUBTED)
+
+
+def _arrived(reply: ModelReply) -> int:
+    """Bytes of text that were generated; the adapter says how many where it did not keep all of them."""
+    return max(reply.received, sum(len(text.encode("utf-8", "replace")) for text in _texts(reply)))
+
+
 def _kept(reply: ModelReply, most: int) -> ModelReply:
-    """A reply of which no part is longer than so many characters; one that had to be cut says so."""
+    """A reply of which no part is longer than so many characters; one whose answer had to be cut says so."""
     calls = tuple(
         replace(call, arguments=call.arguments[:most]) if len(call.arguments) > most else call
         for call in reply.tool_calls
     )
-    if max(len(reply.text), len(reply.reasoning)) <= most and calls == reply.tool_calls:
+    if len(reply.reasoning) > most:
+        reply = replace(reply, reasoning=reply.reasoning[:most])  # the answer behind it may be whole
+    if len(reply.text) <= most and calls == reply.tool_calls:
         return reply
-    return replace(
-        reply,
-        text=reply.text[:most],
-        reasoning=reply.reasoning[:most],
-        tool_calls=calls,
-        finish=FinishReason.LENGTH,
-    )
+    return replace(reply, text=reply.text[:most], tool_calls=calls, finish=FinishReason.LENGTH)
 
 
 def _texts(reply: ModelReply) -> Iterator[str]:
@@ -271,7 +295,7 @@ async def _failed(run: RunContext, step: CallStep, attempt: Attempt, error: Mode
     if costs_nothing(error):
         usage = NO_USAGE
     else:
-        usage = attempt.worst() if error.usage is None else _believed(error.usage, (), attempt)
+        usage = attempt.worst() if error.usage is None else _believed(error.usage, attempt)
     await _record_failure(run, step, attempt, error.code, str(error), usage, sent=error.sent)
 
 
