@@ -218,6 +218,35 @@ async def test_the_bound_of_a_request_holds_on_every_rung_until_one_is_taken() -
             assert (await model.count(ASK)).tokens == sizes[0] < max(sizes)
 
 
+@pytest.mark.parametrize("flavour", ["llamacpp", "vllm"])
+async def test_the_count_of_a_server_holds_on_every_rung_until_one_is_taken(flavour: Any) -> None:
+    async with FakeServer(scenario=Scenario(flavour=flavour)) as server, client(server) as model:
+        before = await model.count(ASK)
+        sizes = []
+        for put, mode in model._ways.candidates(ASK, await model.capabilities()):
+            await model.attempt(put, Capabilities(json_schema=mode is SCHEMA, tools=mode is TOOL))
+            sizes.append(server.ledger.requests[-1].tokens_in)
+        assert len(sizes) == 3 and before.exact and before.tokens == max(sizes)
+        model._ways.took(SCHEMA)
+        assert (await model.count(ASK)).tokens == sizes[0] < max(sizes)
+
+
+async def test_a_rung_that_a_server_does_not_count_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeServer(scenario=Scenario(flavour="vllm")) as server, client(server) as model:
+        counted = await model.count(ASK)
+        ask = model._ask
+
+        async def without_tools(path: str, body: dict[str, Any] | None) -> Any:
+            return None if body and "tools" in body else await ask(path, body)
+
+        monkeypatch.setattr(model, "_ask", without_tools)
+        bound = await model.count(ASK)
+        await model.attempt(ASK, Capabilities(json_schema=False))
+        tool = server.ledger.requests[-1].tokens_in
+    assert bound.exact, "the server counts what it will be asked first"
+    assert bound.tokens >= max(tool, counted.tokens)
+
+
 def test_the_candidates_end_with_the_prompt_and_a_grammar_needs_no_other() -> None:
     def modes(request: ModelRequest, capabilities: Capabilities) -> list[OutputMode]:
         return [mode for _, mode in Ways().candidates(request, capabilities)]

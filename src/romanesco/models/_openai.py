@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -177,26 +177,24 @@ class OpenAICompatible:
     async def count(self, request: ModelRequest) -> TokenCount:
         """Count the input tokens: exactly where the server has a tokenizer, else one token a byte and more.
 
-        A server that can't count just now gives an upper bound too; ``exact`` tells. The bound of a request with a
+        A server that can't count just now gives an upper bound too; ``exact`` tells. The count of a request with a
         schema holds for every way that it may yet be put in, until the server has taken one.
         """
         try:
             capabilities = await self.capabilities()
         except ModelError:
             capabilities = Capabilities()  # the bound needs no server
+        bodies = [
+            self._encode(put, capabilities, mode, False) for put, mode in self._ways.candidates(request, capabilities)
+        ]
         if capabilities.tokenizer:
             try:
-                tokens = await self._count(
-                    self._encode(request, capabilities, output_mode(request, capabilities), False)
-                )
+                tokens = await self._counted(bodies)
             except ModelError:
                 tokens = None  # counted from above instead, and marked so
             if tokens is not None:
                 return TokenCount(tokens=tokens, exact=True)
-        bounds = (
-            upper_bound(self._encode(put, capabilities, mode, False), template_overhead=capabilities.template_overhead)
-            for put, mode in self._ways.candidates(request, capabilities)
-        )
+        bounds = (upper_bound(body, template_overhead=capabilities.template_overhead) for body in bodies)
         return max(bounds, key=lambda bound: bound.tokens)
 
     async def capabilities(self) -> Capabilities:
@@ -297,6 +295,24 @@ class OpenAICompatible:
             f"Nobody answers for {self.name} at {self._caller.endpoint}: {why}",
             advice="Start the server or correct the base URL.",
         )
+
+    async def _counted(self, bodies: Sequence[dict[str, Any]]) -> int | None:
+        """The largest of these bodies of one request; None if the server can't count the first one.
+
+        A server may refuse to count a way that it does not have, tools most of all: that one is bounded by the count
+        of the first and a token for every byte that it has more.
+        """
+        first = await self._count(bodies[0])
+        if first is None:
+            return None
+        most, plain = first, upper_bound({"messages": bodies[0]["messages"]}, template_overhead=0).tokens
+        overhead = (self._capabilities or Capabilities()).template_overhead
+        for body in bodies[1:]:
+            tokens = await self._count(body)
+            if tokens is None:
+                tokens = first + upper_bound(body, template_overhead=overhead).tokens - plain
+            most = max(most, tokens)
+        return most
 
     async def _count(self, body: dict[str, Any]) -> int | None:
         tokens = None

@@ -94,14 +94,15 @@ class Piece:
             reader: Name of the model that reads it. Another model has another tokenizer.
             exact: Whether the reader's endpoint counts tokens exactly.
         """
-        return min(self.size, self._again()) if exact and self.writer == reader else self.size
+        return min(self.size, self.again()) if exact and self.writer == reader else self.size
 
     def room(self, reader: str) -> int:
         """Tokens that it is taken to fill of the reader's window: an estimate for texts of 3.5 bytes a token."""
         by_size = math.ceil(self.size / PIECE_WINDOW_BYTES)
-        return min(by_size, self._again()) if self.writer == reader else by_size
+        return min(by_size, self.again()) if self.writer == reader else by_size
 
-    def _again(self) -> int:
+    def again(self) -> int:
+        """Tokens at most when the model that wrote it reads it again, cut or not."""
         if self.tokens is None:
             return self.size
         times, of = RETOKENISED

@@ -50,11 +50,16 @@ def fenced_list(texts: Sequence[str], limit: int) -> str:
 
     If they are too long together, each is cut to an equal share, so that none drives out another.
     """
-    lines = [_unfenced(one_line(text)) for text in texts]
-    if sum(len(line.encode("utf-8", "replace")) for line in lines) + len(BETWEEN) * (len(lines) - 1) > limit:
-        share = (limit - len(BETWEEN) * (len(lines) - 1)) // len(lines)
-        lines = [clip_bytes(line, share) for line in lines]
+    lines = clipped_alike([_unfenced(one_line(text)) for text in texts], limit)
     return f"{FENCE}{clip_bytes(BETWEEN.join(lines), limit)}{FENCE}"
+
+
+def clipped_alike(lines: Sequence[str], limit: int) -> list[str]:
+    """The lines, each cut to an equal share if they are longer together than so many bytes."""
+    between = len(BETWEEN) * (len(lines) - 1)
+    if sum(len(line.encode("utf-8", "replace")) for line in lines) + between <= limit:
+        return list(lines)
+    return [clip_bytes(line, (limit - between) // len(lines)) for line in lines]
 
 
 def _unfenced(text: str) -> str:

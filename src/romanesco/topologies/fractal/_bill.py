@@ -16,7 +16,7 @@ from romanesco.topologies.fractal._requests import CRITIQUE, DECISION, PROPOSAL,
 from romanesco.topologies.fractal._state import DECISION_MAKER
 
 if TYPE_CHECKING:
-    from romanesco.runtime import PlanningDesk
+    from romanesco.runtime import PlanningDesk, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +92,22 @@ async def node_calls(
     groups = tuple(Group(judge.id, (FILLER,) * d.CRITIQUES) for judge in params.judges)
     matrix = [MatrixRow(one.id, FILLER, groups, d.K_MAX) for one in _shown(requests)]
     pieces = [*texts.proposals, *texts.critiques * len(team)]
-    ledger = [Piece(byte_cap(params.caps.decision))] if params.style == "full" else []
-    decision = await bound(desk, requests.decision(decider, matrix, [FILLER]), [*pieces, *ledger], purpose=DECISION)
+    asked = requests.decision(decider, matrix, [FILLER])
+    decision = await bound(desk, asked, [*pieces, *texts.ledger], purpose=DECISION)
     wrap_up = await bound(desk, requests.wrap_up(decider, matrix), pieces, purpose=WRAP_UP)
     return NodeCalls(tuple(generation), tuple(integration), tuple(critique), decision, wrap_up)
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """What members will write, as it will stand in others' prompts: each proposer's, and each evaluator's critiques."""
+    """What members write, as it stands in others' prompts: each proposer's, each evaluator's critiques, the ledger."""
 
     proposals: tuple[Piece, ...]
     critiques: tuple[Piece, ...]
+    ledger: tuple[Piece, ...]
 
     @classmethod
-    def of(cls, requests: Requests, desk: PlanningDesk) -> Texts:
+    def of(cls, requests: Requests, desk: PlanningDesk | Scope) -> Texts:
         """By the caps that the calls have, and not only those that their writers are told."""
         params, caps, compact = requests.params, requests.params.caps, requests.form.compact
         proposal, critique = caps.proposal + params.reasoning_tokens, requests.critiques_cap + params.reasoning_tokens
@@ -114,6 +115,7 @@ class Texts:
         return cls(
             tuple(Piece(byte_cap(caps.proposal), proposal, desk.model(persona.id)) for persona in params.team),
             tuple(Piece(size, critique, desk.model(judge.id)) for judge in params.judges),
+            () if compact else (Piece(byte_cap(caps.decision)),),
         )
 
 

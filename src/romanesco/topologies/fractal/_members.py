@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from romanesco.errors import BudgetExceeded, ModelError, OutputInvalid, Refused
@@ -11,11 +11,14 @@ from romanesco.models._types import FinishReason, ModelReply, ModelRequest
 from romanesco.personas import FRAME_CHALLENGER, Persona
 from romanesco.task import Critique, Decision, LedgerEntry, Proposal, Task
 from romanesco.topologies.fractal import _defaults as d
+from romanesco.topologies.fractal._bill import Texts
 from romanesco.topologies.fractal._decision import decision_entries, read_decision
 from romanesco.topologies.fractal._ledger import evidence_entries, headline
 from romanesco.topologies.fractal._minutes import Heard, Minutes, best, matrix, seats
-from romanesco.topologies.fractal._prompts import MatrixRow, Shown, challenge_text, label
+from romanesco.topologies.fractal._prompts import challenge_text, label
 from romanesco.topologies.fractal._requests import CRITIQUE, DECISION, PROPOSAL, WRAP_UP, Requests
+from romanesco.topologies.fractal._room import Written
+from romanesco.topologies.fractal._sight import Sight
 from romanesco.topologies.fractal._state import (
     DECISION_MAKER,
     Ask,
@@ -93,13 +96,15 @@ class Members:
 
     async def _integrate(self, persona: Persona, round: int, state: State) -> Heard:
         challenger = FRAME_CHALLENGER if FRAME_CHALLENGER in state.latest else None
-        own = self._shown(state.latest[persona.id])
+        model = self.scope.model(persona.id)
+        ids = [state.latest[member] for member in state.alive]
+        shown = self.sight.proposals(ids, model, self.requests.params.spare.integration)
+        own = shown[state.latest[persona.id]]
         challenge = None
         if challenger and challenger != persona.id:
-            challenge = self._shown(state.latest[challenger])
-        others = [self._shown(state.latest[member]) for member in state.alive if member not in (persona.id, challenger)]
+            challenge = shown[state.latest[challenger]]
+        others = [shown[state.latest[member]] for member in state.alive if member not in (persona.id, challenger)]
         payload = self.again.get(persona.id, "")
-        model = self.scope.model(persona.id)
         request = self.requests.integration(model, persona, own, challenge, others, round, payload)
         found = await self._structured(request, f"integrate/{round}/{persona.id}", persona.id, PROPOSAL)
         backs = self._named(state).get(str(found.value["backs"]))
@@ -156,11 +161,13 @@ class Members:
         entries += evidence_entries(evidence, proposal.id, persona.id, round, self.task.sources)
         author = self.minutes.proposals[backs].member if backs in self.minutes.proposals else None
         event = Proposed(persona.id, proposal.id, author)
-        return Heard(event, proposal=proposal, entries=tuple(entries), model=model)
+        written = Written.of(reply, self.scope.model(persona.id))
+        return Heard(event, proposal=proposal, entries=tuple(entries), model=model, written=written)
 
     async def _criticise(self, evaluator: Persona, target: str) -> Heard:
         model = self.scope.model(evaluator.id)
-        request = self.requests.critique(model, evaluator, self._shown(target))
+        shown = self.sight.proposals([target], model, self.requests.params.spare.critique)
+        request = self.requests.critique(model, evaluator, shown[target])
         key = f"critique/{target}/{evaluator.id}"
         found = await self._structured(request, key, evaluator.id, CRITIQUE)
         texts = [str(text).strip() for text in found.value["critiques"]]
@@ -171,12 +178,15 @@ class Members:
         critiques = tuple(
             Critique(target, evaluator.id, index, text, model, own) for index, text in enumerate(texts, start=1)
         )
-        return Heard(Criticised(evaluator.id, target), critiques=critiques, model=model)
+        written = Written.of(found.reply, request.model)
+        return Heard(Criticised(evaluator.id, target), critiques=critiques, model=model, written=written)
 
     async def _decide(self, round: int, state: State) -> Heard:
         form, rows = self.requests.form, matrix(self.minutes, state)
         entries = [f"{entry.kind}: {entry.text}" for entry in self.minutes.ledger]
-        request = self.requests.decision(self.scope.model(DECISION_MAKER), self._labelled(rows), entries)
+        decider = self.scope.model(DECISION_MAKER)
+        seen, entries = self.sight.matrix(rows, entries, decider, self.requests.params.spare.decision)
+        request = self.requests.decision(decider, seen, entries)
         found = await self._structured(request, "decide", DECISION_MAKER, DECISION)
         compact, value = form.compact, dict(found.value)
         if compact:
@@ -191,8 +201,10 @@ class Members:
         return Heard(Decided(), decision=decision, entries=tuple(told), model=model, truncated=cut)
 
     async def _wrap_up(self, state: State) -> Heard:
-        rows = self._labelled(matrix(self.minutes, state))
-        request = self.requests.wrap_up(self.scope.model(DECISION_MAKER), rows)
+        decider = self.scope.model(DECISION_MAKER)
+        spare = self.requests.params.spare.wrap_up
+        rows, _ = self.sight.matrix(matrix(self.minutes, state), (), decider, spare)
+        request = self.requests.wrap_up(decider, rows)
         reply = await self.scope.call(request, key="wrap-up", role=DECISION_MAKER, purpose=WRAP_UP)
         model = reply.model or request.model
         if not reply.text.strip():
@@ -202,11 +214,10 @@ class Members:
         cut = reply.finish is FinishReason.LENGTH
         return Heard(Decided(), decision=decision, model=model, truncated=cut)
 
-    def _labelled(self, rows: Sequence[MatrixRow]) -> list[MatrixRow]:
-        return [replace(row, id=label(row.id, self.requests.form)) for row in rows]
-
-    def _shown(self, proposal: str) -> Shown:
-        return Shown(label(proposal, self.requests.form), self.minutes.proposals[proposal].text)
+    @property
+    def sight(self) -> Sight:
+        """How texts are shown to other members."""
+        return Sight(self.requests, Texts.of(self.requests, self.scope), self.minutes)
 
     def _named(self, state: State) -> dict[str, str]:
         """Ids of the proposals alive by what prompts call them."""

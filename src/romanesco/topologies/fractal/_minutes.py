@@ -19,6 +19,7 @@ from romanesco.task import (
 from romanesco.topologies.fractal._ledger import fresh, gain
 from romanesco.topologies.fractal._params import Params
 from romanesco.topologies.fractal._prompts import Group, MatrixRow
+from romanesco.topologies.fractal._room import Written
 from romanesco.topologies.fractal._state import DECISION_MAKER, Event, State
 from romanesco.topologies.fractal._stopping import leader, tally
 
@@ -39,6 +40,7 @@ class Heard:
     truncated: bool = False
     failure: str = ""
     refusal: BudgetExceeded | None = None
+    written: Written = Written()
 
 
 @dataclass(slots=True)
@@ -57,6 +59,8 @@ class Minutes:
         failures: One line for each call that gave nothing usable, with what went wrong.
         refusal: The first refusal of the budget.
         models: Name of the model that answered, by role.
+        written: What is known of the tokens of a text: by the proposal's id, and by that and the evaluator's for its
+            critiques.
     """
 
     params: Params
@@ -71,11 +75,15 @@ class Minutes:
     failures: list[str] = field(default_factory=list)
     refusal: BudgetExceeded | None = None
     models: dict[str, str] = field(default_factory=dict)
+    written: dict[tuple[str, ...], Written] = field(default_factory=dict)
 
     def note(self, role: str, heard: Heard, round: int) -> None:
         """Write down what came of a route."""
         if heard.proposal:
             self.proposals[heard.proposal.id] = heard.proposal
+            self.written[heard.proposal.id,] = heard.written
+        for one in heard.critiques:
+            self.written[one.proposal, one.evaluator] = heard.written
         new = fresh(self.ledger, heard.entries)
         self.ledger.extend(new)
         self.added[round] = self.added.get(round, 0.0) + gain(new)

@@ -29,6 +29,16 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True)
+class Spare:
+    """Tokens of the window that the plan left free in the fullest prompt of each kind, its reply included."""
+
+    integration: int = 0
+    critique: int = 0
+    decision: int = 0
+    wrap_up: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Params:
     """All parameters of a node, JSON-able both ways.
 
@@ -60,6 +70,7 @@ class Params:
         distance: Set by the plan: least bias distance among the proposers, or None if unknown.
         payload_chars: Set by the plan: payload of one member at most, in characters.
         again_chars: Set by the plan: how much of it the member sees again in later rounds, in characters.
+        spare: Set by the plan: what the prompts leave of the window.
     """
 
     k: int = d.K
@@ -89,6 +100,7 @@ class Params:
     distance: float | None = None
     payload_chars: int = 0
     again_chars: int = 0
+    spare: Spare = Spare()
 
     @property
     def caps(self) -> Caps:
@@ -117,7 +129,7 @@ def params_from_json(data: Mapping[str, Any]) -> Params:
     return from_json(Params, dict(data))
 
 
-PLANNED = frozenset({"team", "judges", "distance", "payload_chars", "again_chars"})
+PLANNED = frozenset({"team", "judges", "distance", "payload_chars", "again_chars", "spare"})
 """Fields that only the plan sets."""
 
 _RANGES: dict[str, tuple[float, float]] = {

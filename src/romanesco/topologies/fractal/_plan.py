@@ -22,7 +22,7 @@ from romanesco.topologies._billing import (
 )
 from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal._bill import NodeCalls, bill, integration_bound, node_calls
-from romanesco.topologies.fractal._params import Params, parse_params
+from romanesco.topologies.fractal._params import Params, Spare, parse_params
 from romanesco.topologies.fractal._requests import Requests
 from romanesco.topologies.fractal._state import DECISION_MAKER
 from romanesco.topologies.fractal._team import SHORTEST_PAYLOAD, best_team, coverage, deal, shown_again, styled
@@ -48,6 +48,15 @@ class Draft:
             ((call.needs - self.windows[call.model], call) for call in self.calls.each),
             key=lambda pair: pair[0],
         )
+
+
+def _spare(calls: NodeCalls, windows: Mapping[str, int]) -> Spare:
+    """What the fullest prompt of each kind leaves of its model's window; nothing where it does not fit at all."""
+
+    def least(bounds: Sequence[CallBound]) -> int:
+        return max(0, min(windows[call.model] - call.needs for call in bounds))
+
+    return Spare(least(calls.integration), least(calls.critique), least([calls.decision]), least([calls.wrap_up]))
 
 
 async def make_plan(task: Task, desk: PlanningDesk) -> Plan:
@@ -114,7 +123,7 @@ def _shrunk(start: Draft, draft: Draft, rounds: int, first: Bill, planner: _Plan
 
 
 def _plan(draft: Draft, rounds: int, worst: Bill, reasons: Sequence[str]) -> Plan:
-    params = replace(draft.params, rounds=rounds)
+    params = replace(draft.params, rounds=rounds, spare=_spare(draft.calls, draft.windows))
     size = f"{params.k} members, {rounds} round{'s' if rounds > 1 else ''} at most, 2 x 3 critiques of each proposal."
     return Plan(NAME, worst, params.to_json(), (size, *draft.reasons, *reasons))
 
