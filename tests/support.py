@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +16,7 @@ from romanesco import Config, load_config
 from romanesco.journal import SQLiteStore
 from romanesco.runtime import FoldedEvent, Recovery, read_events, recover
 
+SRC = str(Path(__file__).parents[1] / "src")
 PATIENCE = 240.0
 """Seconds that a test waits for what must happen, however busy the machine is. Less than a test may take in all."""
 
@@ -44,3 +49,13 @@ def nobody_there() -> Iterator[str]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+
+
+def start(code: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start a process of its own that runs some Python."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": SRC},
+    )

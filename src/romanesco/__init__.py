@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from romanesco._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from romanesco._api import open_resumed, open_run, plan, replay, resume, run, run_sync
     from romanesco._config import Config, load_config
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from romanesco.personas import Persona
     from romanesco.runtime import HookPoint, Hooks, RunEvent, Scope, Topology
     from romanesco.task import Bill, Budget, Deliberation, Outcome, Plan, Source, Spend, Status, Task
-
-__version__ = "0.1.0"
 
 _PLACES = {
     "romanesco._api": ("open_resumed", "open_run", "plan", "replay", "resume", "run", "run_sync"),

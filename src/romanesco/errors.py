@@ -112,7 +112,10 @@ class RomanescoError(Exception):
         if self.limit is not None:
             parts.append(f"limit {self.limit}")
         text = "; ".join(parts)
-        return f"{text}. {self.advice}" if self.advice else text
+        if not self.advice:
+            return text
+        # Other people's words are often the last: they may end a sentence themselves.
+        return f"{text} {self.advice}" if text.endswith((".", "!", "?")) else f"{text}. {self.advice}"
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process boundaries in tests and engines; keyword-only arguments need this.

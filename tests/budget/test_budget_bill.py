@@ -106,3 +106,13 @@ def test_a_second_wrap_up_is_held_back_where_the_bill_and_the_limits_carry_it(
     hold_again(ledger, run, lines, bill)
     assert (run.held("tokens"), lines[RETRY].held("tokens")) == (held, held)
     assert run.held("calls") == (1 if held else 0)
+
+
+@pytest.mark.parametrize(
+    "spent", [Amount(101, 50, 1), Amount(100, 51, 1), Amount(100, 50, 2), Amount(100, 50, 1, usd=Decimal("0.02"))]
+)
+def test_of_a_wrap_up_that_overran_nothing_more_is_held_after_a_resume(spent: Amount) -> None:
+    ledger = Ledger()
+    run = ledger.open("run", limits=Limits(calls=25, tokens=1870, usd=Decimal(1)))
+    bill_accounts(ledger, run, BILL, spent={WRAP_UP: spent + Amount(usd=Decimal("0.01"))})
+    assert [run.held(name) for name in ("tokens_in", "tokens_out", "calls", "usd")] == [0, 0, 0, 0]

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -22,18 +18,7 @@ from romanesco.errors import BudgetExceeded, RunBusy
 from romanesco.journal import Event, RunHead, SQLiteStore, Store
 from romanesco.testing._store import MemoryData, MemoryStore
 from romanesco.testing._store_conformance import STORE_CHECKS, Check, Place, chain, store_conformance
-from tests.support import PATIENCE
-
-SRC = str(Path(__file__).parents[2] / "src")
-
-
-def start(code: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": SRC},
-    )
+from tests.support import PATIENCE, start
 
 
 def memory_place() -> Place:

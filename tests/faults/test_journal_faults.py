@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from romanesco.journal import Journal, SQLiteStore, verify
-from tests.support import PATIENCE
-
-SRC = str(Path(__file__).parents[2] / "src")
-
-
-def start(code: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": SRC},
-    )
-
+from tests.support import PATIENCE, start
 
 BURST = """
     import asyncio, sys

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -105,3 +106,15 @@ os._exit(0)  # as a kill leaves it: the last events are only in the side file
     done = locked("runs")
     assert done.returncode == 8
     assert "last events are in a side file" in done.stderr and "Copy the journal's folder" in done.stderr
+
+
+def test_a_journal_of_an_earlier_version_that_cannot_be_brought_to_this_one_is_not_read(locked: Locked) -> None:
+    locked.unlock()
+    connection = sqlite3.connect(locked.home / "journal.db")
+    connection.execute("PRAGMA user_version=0")
+    connection.close()
+    locked.lock()
+    for words in (("runs",), ("show", "r")):
+        done = locked(*words)
+        assert done.returncode == 8, (words, done.stderr)
+        assert "of an earlier version and can't be brought to this one" in done.stderr

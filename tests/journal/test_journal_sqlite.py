@@ -13,6 +13,7 @@ import sys
 import tempfile
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,7 @@ from romanesco.errors import JournalCorrupt, JournalTooNew, JournalUnwritable
 from romanesco.journal import Journal, SQLiteStore, digest, entries, verify
 from romanesco.journal._schema import APPLICATION_ID, MIGRATIONS, migrate
 from romanesco.testing._store_conformance import chain
-from tests.support import PATIENCE
-
-SRC = str(Path(__file__).parents[2] / "src")
+from tests.support import PATIENCE, SRC
 
 
 def mode(path: Path) -> int:
@@ -145,6 +144,25 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path, co
     with pytest.raises(JournalCorrupt, match=r"can't be read.*Restore"):
         SQLiteStore(path)
     assert path.read_bytes() == content
+
+
+def test_a_file_that_is_refused_is_held_open_by_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def watched(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*arguments, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", watched)
+    path = tmp_path / "journal.db"
+    path.write_bytes(b"hello, this is a text file\n" * 300)
+    with pytest.raises(JournalCorrupt, match="can't be read"):
+        SQLiteStore(path)
+    assert opened
+    for connection in opened:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
 
 
 async def filled(path: Path) -> None:

@@ -253,3 +253,9 @@ def test_parse_error_never_fails() -> None:
     for body in (b"", b"null", b"3", b'"x"', b"[]", b"[3]", b'{"error": null}', b'{"error": []}', b"\x00"):
         message, kind, parameter = parse_error(body)
         assert (type(message), type(kind), type(parameter)) == (str, str, str)
+
+
+@pytest.mark.parametrize("message", ["Slow down.", "Slow down"])
+def test_the_end_of_a_servers_sentence_is_not_doubled(message: str) -> None:
+    said = str(refused(429, {"error": {"message": message}}))
+    assert "answered 429: Slow down. Lower the concurrency" in said

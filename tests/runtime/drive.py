@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import romanesco
-from romanesco import Budget, Outcome
+from romanesco import Budget, Config, Outcome
+from romanesco._run import Run
 from tests.runtime.checks import at_rest, check_run, nothing_left_behind
 from tests.support import config_in
 
@@ -15,24 +17,20 @@ from tests.support import config_in
 async def drive(folder: Path, model: Any, topology: Any, *, budget: Budget | None = None, **options: Any) -> Outcome:
     """Start a run with the id ``r`` and wait for its end."""
     config = options.pop("config", None) or config_in(folder)
-    before = asyncio.all_tasks()
-    async with romanesco.open_run(
-        "say something", model=model, topology=topology, budget=budget, config=config, run="r", **options
-    ) as run:
-        outcome = await run.outcome()
-    at_rest(run._session)
-    nothing_left_behind(before)
-    await check_run(config, outcome)
-    return outcome
+    parts = {"model": model, "topology": topology, "budget": budget, "config": config, "run": "r", **options}
+    return await _to_its_end(romanesco.open_run("say something", **parts), config)
 
 
 async def go_on(folder: Path, model: Any, *topologies: Any, budget: Budget | None = None, **options: Any) -> Outcome:
     """Resume the run ``r`` and wait for its end."""
     config = options.pop("config", None) or config_in(folder)
+    parts = {"model": model, "topologies": topologies, "budget": budget, "config": config, **options}
+    return await _to_its_end(romanesco.open_resumed("r", **parts), config)
+
+
+async def _to_its_end(opening: AbstractAsyncContextManager[Run], config: Config) -> Outcome:
     before = asyncio.all_tasks()
-    async with romanesco.open_resumed(
-        "r", model=model, topologies=topologies, budget=budget, config=config, **options
-    ) as run:
+    async with opening as run:
         outcome = await run.outcome()
     at_rest(run._session)
     nothing_left_behind(before)

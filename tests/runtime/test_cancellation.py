@@ -13,6 +13,7 @@ from romanesco.errors import RateLimited, ServerFault
 from romanesco.journal import verify
 from romanesco.models import ModelPool, ModelRequest
 from romanesco.runtime import Parts, RetryPolicy, RunSpec, Topologies, read_events, resume, start
+from romanesco.runtime._stops import Stops
 from romanesco.task import Budget
 from romanesco.testing import Members, MemoryEngine, MemoryStore, NgramEmbedder
 from tests.runtime.checks import at_rest, finished_keys, kinds
@@ -131,3 +132,26 @@ async def test_a_topology_whose_task_group_breaks_ends_its_calls(tmp_path: Path)
     outcome = await drive(tmp_path, model, Plain(solve))
     assert outcome.status is Status.FAILED and "a fault of the topology" in outcome.note
     assert outcome.spend.calls == 4 and model.in_flight == 0
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_cancelled_waiter_lets_go_of_its_work_when_that_has_ended(times: int) -> None:
+    stops, begun = Stops(), asyncio.Event()
+    ended: list[str] = []
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("work")
+
+    waiter = asyncio.create_task(stops.guard("/", work()))
+    await begun.wait()
+    for _ in range(times):
+        waiter.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiter
+    assert ended == ["work"]
+    await stops.stop("/", "nothing is left to wait for")

@@ -12,7 +12,7 @@ import romanesco
 from romanesco import Outcome, Scope, ScriptedModel, Status, StopReason, Task
 from romanesco.errors import Diverged
 from romanesco.testing import Chain, Members
-from tests.runtime.checks import kinds, verified
+from tests.runtime.checks import killed_after, kinds, verified
 from tests.runtime.drive import again, cut_off, drive, go_on
 from tests.runtime.topologies import Plain, done, say
 from tests.support import config_in, events_of
@@ -179,3 +179,24 @@ async def test_replay_of_a_killed_run_says_to_resume_it(tmp_path: Path) -> None:
     await cut_at_second(tmp_path, asks("one"))
     with pytest.raises(Diverged, match="Resume the run instead"):
         await again(tmp_path, asks("one"))
+
+
+async def test_a_child_that_ended_is_not_run_again(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    solved: list[str] = []
+
+    async def solve(task: Task, scope: Scope) -> Outcome:
+        solved.append(task.goal)
+        if task.goal == "below":
+            return done(await say(scope, "hello", "call"))
+        child = await scope.spawn("plain", Task("below"), key="child")
+        await say(scope, "then", "after")
+        return done(child.answer)
+
+    topology, model = Plain(solve), ScriptedModel("ok")
+    await romanesco.run("g", model=model, topology=topology, config=config, run="r")
+    (at,) = [seq for seq, kind, *_ in await events_of(config, "r") if kind == "node.ended"]
+    killed_after(config, at)
+    outcome = await romanesco.resume("r", model=model, topologies=[topology], config=config)
+    assert outcome.answer == "ok" and solved == ["g", "below", "g"]
+    assert len(kinds(await events_of(config, "r"), "node.ended")) == 1

@@ -103,3 +103,19 @@ def test_a_burst_of_429s_lowers_the_limit_once(pauses: int) -> None:
         limiter._in_flight = limiter.limit
         limiter.succeeded()
     assert limiter.limit == 10
+
+
+async def test_after_many_429s_the_limit_rises_again_call_by_call() -> None:
+    clock = [0.0]
+    limiter = Limiter(8, lambda: clock[0])
+    for _ in range(30):
+        limiter.limited(0.0)
+        clock[0] += 5.0
+    limits = []
+    for _ in range(3):
+        await limiter.acquire()
+        limiter.succeeded()
+        limiter.release()
+        limits.append(limiter.limit)
+        clock[0] += 5.0
+    assert limits == [2, 2, 2], "by one, and no further while one call at a time is all there is"

@@ -58,15 +58,20 @@ async def test_an_answer_that_fits_nothing_is_refused_and_the_question_waits_on(
             await run.answer("left")
 
 
-async def test_an_answer_that_was_acknowledged_survives_the_process(tmp_path: Path) -> None:
-    """As if it was killed between the person's answer and the topology's use of it."""
-    config = config_in(tmp_path)
-    async with asking(tmp_path) as run:
+async def answered_and_killed(folder: Path) -> None:
+    """A run as if it was killed between the person's answer and the topology's use of it."""
+    async with asking(folder) as run:
         await asked(run)
         await run.answer("left")
         await run.outcome()
+    config = config_in(folder)
     (at,) = [seq for seq, kind, *_ in await events_of(config, "r") if kind == "question.answered"]
     killed_after(config, at)
+
+
+async def test_an_answer_that_was_acknowledged_survives_the_process(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    await answered_and_killed(tmp_path)
     outcome = await romanesco.resume("r", model=ScriptedModel("ok"), topologies=[Plain(asks)], config=config)
     assert (outcome.status, outcome.answer) == (Status.COMPLETED, "left")
     events = await events_of(config, "r")
@@ -77,12 +82,7 @@ async def test_an_answer_that_was_acknowledged_survives_the_process(tmp_path: Pa
 async def test_an_answer_is_not_given_to_another_question(tmp_path: Path) -> None:
     """The step's key is the same and its text is not: the answer was to the text."""
     config = config_in(tmp_path)
-    async with asking(tmp_path) as run:
-        await asked(run)
-        await run.answer("left")
-        await run.outcome()
-    (at,) = [seq for seq, kind, *_ in await events_of(config, "r") if kind == "question.answered"]
-    killed_after(config, at)
+    await answered_and_killed(tmp_path)
 
     async def asks_otherwise(task: Task, scope: Scope) -> Outcome:
         return done(await scope.ask("Whose way?", key="way", choices=("left", "right")))

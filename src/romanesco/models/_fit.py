@@ -121,6 +121,7 @@ def _unfilled(value: dict[str, Json], schema: Schema) -> tuple[str | int, ...] |
     count only if the object has no other free text; a type's name only if there are two of them.
     """
     leaves = list(_leaves(value, ()))
+    # Nearly always: where each text stands in the schema takes ten times as long to find out.
     if not any(_SLOT.fullmatch(text) or text.strip().lower() in _TYPE_WORDS for _, text in leaves):
         return None
     texts = [(path, text) for path, text in leaves if _is_free(path, schema)]

@@ -55,7 +55,7 @@ def _shallow(value: Json) -> bool:
 
 def _storable(text: str, value: Json) -> bool:
     """Whether the value can be written as UTF-8: only a lone surrogate can't."""
-    if text.isascii() and "\\u" not in text:
+    if text.isascii() and "\\u" not in text:  # nearly always, and cheaper than to write it
         return True
     try:
         json.dumps(value, ensure_ascii=False).encode()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from romanesco._codec import from_json, to_json
+from romanesco._version import __version__
 from romanesco.budget import price_of, require_prices
 from romanesco.errors import BudgetExceeded, Diverged, InputError, JournalError, StopReason
 from romanesco.journal import Certificate, Command, Event, write_certificate
@@ -281,8 +282,6 @@ class Session:
         )
 
     def _certify(self, event: Event, outcome: Outcome) -> str:
-        from romanesco import __version__
-
         folder = self._parts.certificates
         if folder is None:
             return ""

@@ -35,7 +35,6 @@ async def step(run: RunContext, node: str, key: str, what: Any, do: Callable[[],
             raise failure_from(recorded.failure)
         assert recorded.data is not None
         return recorded.data["result"]
-    run.stops.check(node)
     asked = run.journal.seq
     try:
         result = await run.stops.guard(node, run.engine.step(f"{node} {key}", do))

@@ -66,11 +66,7 @@ class Stops:
         try:
             return await task
         except asyncio.CancelledError:
-            if not task.done():
-                # The waiter was cancelled, not the work: end the work before letting go of it.
-                task.cancel()
-                await asyncio.wait([task])
-                raise
+            # Who cancels the waiter cancels the work that it awaits, and the waiter hears of it when that has ended.
             stopped = self.mark(node)
             current = asyncio.current_task()
             if stopped is None or (current is not None and current.cancelling()):

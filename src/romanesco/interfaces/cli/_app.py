@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from romanesco._version import __version__
 from romanesco.interfaces.cli import _check, _models, _run, _runs, _settings, _steer
 
 EPILOG = """\
@@ -36,8 +37,6 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from romanesco import __version__
-
         sys.stdout.write(f"romanesco {__version__}\n")
         raise typer.Exit
 

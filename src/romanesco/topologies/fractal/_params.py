@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from romanesco._codec import from_json, to_json
 from romanesco.errors import InputError
 from romanesco.personas import Persona
+from romanesco.topologies._params import number, wrong
 from romanesco.topologies.fractal import _defaults as d
 from romanesco.topologies.fractal._stopping import StopRules
 
@@ -201,26 +201,11 @@ def _checked(name: str, value: object) -> Any:
 
 
 def _number(name: str, value: object) -> float | int:
-    low, high = _RANGES[name]
-    kind = "a whole number" if name in _INTEGERS else "a number"
-    span = f"{kind} from {low:g} to {high:g}"
-    # bool is an int to Python; k = true is a slip.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _wrong(name, value, span)
-    if name in _INTEGERS:
-        if value != int(value):
-            raise _wrong(name, value, span)
-        value = int(value)
-    if not low <= value <= high or (name == "quorum" and value == 0):
-        raise _wrong(name, value, span)
-    return value if name in _INTEGERS else float(value)
+    found = number("fractal", name, value, _RANGES[name], whole=name in _INTEGERS)
+    if name == "quorum" and found == 0:
+        raise _wrong(name, value, "a number above 0, up to 1")
+    return found
 
 
 def _wrong(name: str, value: object, limit: str) -> InputError:
-    shown = repr(value)
-    return InputError(
-        f"parameter '{name}' of fractal is out of range",
-        value=shown if len(shown) <= 80 else shown[:60] + "...",
-        limit=limit,
-        advice="Correct it, or leave it out for the default.",
-    )
+    return wrong("fractal", name, value, limit)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from romanesco._codec import from_json, to_json
 from romanesco.errors import InputError
+from romanesco.topologies._params import number, wrong
 
 ROLE = "answerer"
 """Role of the one agent: configure its model under this name."""
@@ -77,23 +77,6 @@ def parse_params(given: Mapping[str, Any]) -> Params:
 def _checked(name: str, value: object) -> Any:
     if name == "schema":
         if not isinstance(value, dict) or value.get("type") != "object":
-            raise _wrong(name, value, "a JSON schema of an object")
+            raise wrong("single", name, value, "a JSON schema of an object")
         return value
-    low, high = _RANGES[name]
-    whole = name != "temperature"
-    limit = f"{'a whole number' if whole else 'a number'} from {low} to {high}"
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _wrong(name, value, limit)
-    if not low <= value <= high or (whole and value != int(value)):
-        raise _wrong(name, value, limit)
-    return int(value) if whole else float(value)
-
-
-def _wrong(name: str, value: object, limit: str) -> InputError:
-    shown = repr(value)
-    return InputError(
-        f"parameter '{name}' of single is out of range",
-        value=shown if len(shown) <= 80 else shown[:60] + "...",
-        limit=limit,
-        advice="Correct it, or leave it out for the default.",
-    )
+    return number("single", name, value, _RANGES[name], whole=name != "temperature")
