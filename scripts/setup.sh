@@ -12,6 +12,13 @@ fail() {
     exit 1
 }
 
+# pip asks again where a connection fails, but not where a transfer breaks off or arrives damaged.
+twice() {
+    "$@" && return
+    say "that failed; once more, in case the network is why"
+    "$@"
+}
+
 find_python() {
     for candidate in ${PYTHON:-} python3 python3.13 python3.12 python3.11; do
         if command -v "$candidate" >/dev/null 2>&1 &&
@@ -35,7 +42,7 @@ fi
 stamp=.venv/.$kind-$(cat "$lock" pyproject.toml scripts/setup.sh | cksum | tr -d ' ')
 if [ ! -e "$stamp" ]; then
     say "2/4 the locked packages of $lock"
-    .venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r "$lock" ||
+    twice .venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r "$lock" ||
         fail "a package of $lock can't be fetched or installed. pip said why above;" \
             "check the network and pip's index settings, then run it again"
     say "3/4 the project itself"

@@ -12,6 +12,13 @@ ROOT = Path(__file__).parents[1]
 PYTHON = """#!/bin/sh
 echo "$*" >> calls
 case "$*" in
+*"install "*--require-hashes*)
+    if [ -s fails ]; then
+        tail -n +2 fails > rest
+        mv rest fails
+        exit 1
+    fi
+    ;;
 *_fetch*)
     mkdir -p .venv/share/romanesco/models
     cd .venv/share/romanesco/models
@@ -34,13 +41,14 @@ class Folder:
         python.write_text(PYTHON, encoding="utf-8")
         python.chmod(0o755)
 
-    def set_up(self, kind: str = "run") -> tuple[list[str], str]:
-        """What it did, and what it said."""
+    def set_up(self, kind: str = "run", *, fails: int = 0) -> tuple[list[str], str]:
+        """What it did, and what it said last; so many times the packages can't be fetched."""
+        (self.path / "fails").write_text("once\n" * fails, encoding="utf-8")
         calls = self.path / "calls"
         calls.write_text("", encoding="utf-8")
         script = self.path / "scripts" / "setup.sh"
-        done = subprocess.run(["sh", str(script), kind], cwd="/", capture_output=True, text=True, check=True)
-        assert done.stdout == ""
+        done = subprocess.run(["sh", str(script), kind], cwd="/", capture_output=True, text=True, check=False)
+        assert done.stdout == "" and done.returncode == (fails > 1)
         made = [line for line in calls.read_text(encoding="utf-8").splitlines() if not line.startswith("-c import ")]
         return made, done.stderr.splitlines()[-1]
 
@@ -78,3 +86,17 @@ def test_the_tests_packages_come_on_top_of_the_others(folder: Folder) -> None:
     made, _ = folder.set_up("dev")
     assert "-r requirements/dev.lock" in made[0]
     assert folder.set_up("dev") == folder.set_up("run") == ([], "setup: nothing to do")
+
+
+def test_a_download_that_fails_once_is_made_again(folder: Folder) -> None:
+    made, said = folder.set_up(fails=1)
+    assert made[0] == made[1] and "--require-hashes" in made[0] and len(made) == 4
+    assert said == "setup: done"
+    assert folder.set_up() == ([], "setup: nothing to do")
+
+
+def test_a_download_that_fails_twice_ends_the_set_up_and_nothing_is_taken_for_done(folder: Folder) -> None:
+    made, said = folder.set_up(fails=2)
+    assert len(made) == 2 and said.startswith("setup: FAILED: a package of requirements/run.lock can't be fetched")
+    made, said = folder.set_up()
+    assert len(made) == 3 and said == "setup: done"

@@ -13,7 +13,7 @@ from romanesco.testing import FakeReply, FakeServer, Fault, Members, Rule, Scena
 from tests.support import config_in, events_of
 
 FIRST = (0,)
-SHORT: dict[str, Any] = {"deadlines__first_token": 2.0, "deadlines__between_tokens": 2.0}
+SHORT: dict[str, Any] = {"deadlines__first_token": 5.0, "deadlines__between_tokens": 5.0}
 """For servers that stall: far longer than an answer takes, so that only the stalled ones run into it."""
 
 # A fault of the first attempt of two members of eight, and whether tokens must agree exactly.

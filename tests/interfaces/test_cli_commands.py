@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -152,7 +153,7 @@ def test_br_139_any_encoding_carries_any_goal(romanesco: Commands, server: FakeS
 def test_a_broken_pipe_ends_quietly(romanesco: Commands, server: FakeServerProcess) -> None:
     assert romanesco("run", "Hi", "-m", f"{server.url}#fake", *SMALL, "--quiet", "--id", "r").code == 0
     for command in (("show", "r"), ("export", "r"), ("config",)):
-        line = " ".join(romanesco.line(*command)) + " | (exec <&-; sleep 1)"
+        line = shlex.join(romanesco.line(*command)) + " | (exec <&-; sleep 1)"
         done = subprocess.run(
             ["bash", "-c", f"{line}; echo ${{PIPESTATUS[0]}}"],
             env=romanesco.env,
@@ -166,8 +167,27 @@ def test_a_broken_pipe_ends_quietly(romanesco: Commands, server: FakeServerProce
         assert done.stdout.strip() in ("141", "0")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_from_the_start_changes_nothing(
+    romanesco: Commands, server: FakeServerProcess, closed: str
+) -> None:
+    line = shlex.join(romanesco.line("run", "Hi", "-m", f"{server.url}#fake", "--topology", "single", "--id", "r"))
+    done = subprocess.run(
+        ["bash", "-c", f"{line} {closed}"],
+        env=romanesco.env,
+        cwd=romanesco.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("romanesco show r" in done.stdout) == (">&-" not in closed.split())
+    assert romanesco("verify", "r").code == 0
+
+
 def test_a_progress_pipe_that_breaks_does_not_end_the_run(romanesco: Commands, server: FakeServerProcess) -> None:
-    line = " ".join(romanesco.line("run", "Hi", "-m", f"{server.url}#fake", *SMALL, "--id", "r"))
+    line = shlex.join(romanesco.line("run", "Hi", "-m", f"{server.url}#fake", *SMALL, "--id", "r"))
     subprocess.run(
         ["bash", "-c", f"{line} 2>&1 >answer.txt | head -1"],
         env=romanesco.env,

@@ -175,6 +175,7 @@ def test_after_two_signals_the_run_itself_is_named_though_another_is_newer(
     newer = romanesco("run", "Why?", "--topology", "single", "-m", f"{slow.url}#fake", "--id", "newer")
     assert newer.code == 0, newer.err
     os.kill(process.pid, signal.SIGSTOP)  # so that both signals wait when it goes on
+    os.waitpid(process.pid, os.WUNTRACED)  # until it stands still
     os.kill(process.pid, signal.SIGINT)
     os.kill(process.pid, signal.SIGTERM)
     os.kill(process.pid, signal.SIGCONT)

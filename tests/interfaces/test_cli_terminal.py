@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from romanesco.errors import EXIT_CODES
+from romanesco.errors import EXIT_CODES, StopReason
 from romanesco.interfaces.cli._check import VIOLATED
 from romanesco.interfaces.cli._main import BROKEN_PIPE
 from romanesco.testing import FakeServerProcess
@@ -26,7 +26,9 @@ COMMANDS = (
 
 
 def test_the_live_view_shows_bill_team_tokens_and_money(romanesco: Commands, tmp_path: Path) -> None:
-    with FakeServerProcess(tmp_path, {"default": {"fault": {"interval": 0.02}}}) as server:
+    # The first proposal stands still for many pictures, so that one is drawn of it on a busy machine as well.
+    pause = {"calls": [0], "fault": {"stall": 3.0, "stall_after": 3}}
+    with FakeServerProcess(tmp_path, {"rules": [pause], "default": {"fault": {"interval": 0.02}}}) as server:
         words = ("--k", "3", "--rounds", "1", "-m", f"{server.url}#fake", "--id", "r")
         terminal = Terminal(romanesco, "run", "Why?", *words)
         assert terminal.finish() == 0
@@ -143,9 +145,11 @@ def test_the_embedded_model_deliberates(romanesco: Commands) -> None:
     ]
     words = ("--k", "3", "--rounds", "1", "--json", "--id", "r", *(word for pair in short for word in pair))
     ran = romanesco("run", "Name a risk of usage-based prices", *words)
-    assert ran.code in (0, 3), ran.err
     outcome = ran.json
-    assert outcome["answer"]
+    # Whether a model of this size keeps to a form is chance. Where it does not, the answer is a part and says so.
+    assert outcome["reason"] in ("completed", "budget", "model", "length"), ran.err
+    assert ran.code == EXIT_CODES[StopReason(outcome["reason"])]
+    assert outcome["status"] == ("completed" if ran.code == 0 else "partial") and outcome["answer"]
     assert outcome["spend"]["calls"] <= sum(line["calls"] for line in outcome["bill"]["lines"])
     assert outcome["spend"]["usd"] == "0"
     proved = romanesco("verify", "r")

@@ -59,8 +59,9 @@ def ask(*texts: str, cap: int = 12, system: str = "", schema: dict[str, Any] | N
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
-    """Run code in another interpreter that finds the same package."""
-    env = {**os.environ, "PYTHONPATH": str(Path(romanesco.__file__).parents[1])}
+    """Run code in another interpreter that finds the same package, and says no more than one does by default."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    env["PYTHONPATH"] = str(Path(romanesco.__file__).parents[1])
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False, env=env
     )

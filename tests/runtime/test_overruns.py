@@ -147,7 +147,7 @@ async def test_a_call_that_waits_for_its_next_attempt_is_not_sent_after_an_overr
 
     async def answer(_request: ModelRequest) -> ModelReply:
         if key_of_call() == "a":
-            raise RateLimited("slow down", retry_after=1.0)
+            raise RateLimited("slow down", retry_after=5.0)  # far longer than all that happens meanwhile
         await until(failed)
         for _ in range(50):  # until the next attempt of the other has reserved its worst case
             await asyncio.sleep(0)

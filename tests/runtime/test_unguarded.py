@@ -351,7 +351,7 @@ async def test_a_pause_that_nobody_waits_for_holds_no_other_call_back(tmp_path: 
         return done("nothing failed")
 
     model = ScriptedModel([RateLimited("come back tomorrow", retry_after=80_000.0), "ok"])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         outcome = await drive(tmp_path, model, Plain(solve))
     assert (outcome.status, outcome.answer) == (Status.COMPLETED, "ok")
 

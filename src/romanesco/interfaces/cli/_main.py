@@ -23,6 +23,7 @@ _LONGEST = 2000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; gives the exit status."""
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a console that can't show a character shows a mark for it
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return BROKEN_PIPE
     finally:
-        for stream in filter(None, (sys.stdout, sys.stderr)):  # either may have been closed by whoever started this
+        for stream in (sys.stdout, sys.stderr):
             _let_go(stream)
 
 
@@ -45,6 +46,16 @@ def _let_go(stream: TextIO) -> None:
         stream.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _open_standard_streams() -> None:
+    """Let a standard stream that the caller closed lead nowhere: the next file that is opened would get its number."""
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(opened)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 def split_debug(words: Sequence[str]) -> tuple[list[str], bool]:
