@@ -11,7 +11,7 @@ import pytest
 
 from romanesco.errors import ConnectionCut, DeadlineExceeded, ReplyUnreadable
 from romanesco.models._openai import OpenAICompatible
-from romanesco.models._openai_stream import MAX_EVENT
+from romanesco.models._openai_events import MAX_EVENT
 from romanesco.models._types import Deadlines, Message, ModelRequest
 from romanesco.testing._fake_server import FakeServer
 from romanesco.testing._fake_server_reply import FakeReply, Fault

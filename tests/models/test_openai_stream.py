@@ -10,18 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from romanesco.models._openai_stream import (
-    BYTES_A_TOKEN,
-    MAX_DEPTH,
-    MAX_EVENT,
-    SPARE_BYTES,
-    SPARE_REASONING,
-    EventStream,
-    ProtocolError,
-    ReplyAssembler,
-    decode_usage,
-    parse_json,
-)
+from romanesco.models._openai_events import MAX_DEPTH, MAX_EVENT, EventStream, ProtocolError, parse_json
+from romanesco.models._openai_stream import BYTES_A_TOKEN, SPARE_BYTES, SPARE_REASONING, ReplyAssembler
+from romanesco.models._openai_usage import decode_usage
 from romanesco.models._types import FinishReason, ModelReply, Timing, ToolCall, Usage
 
 USAGE = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}

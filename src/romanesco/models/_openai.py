@@ -13,9 +13,9 @@ from romanesco.errors import ConfigError, ConnectionCut, ConnectionFailed, Deadl
 from romanesco.models._openai_address import Address
 from romanesco.models._openai_discovery import Discovery, count_messages, count_templated, discover
 from romanesco.models._openai_errors import Caller, Refusal, error_from, names_unsupported, unreadable
+from romanesco.models._openai_events import ProtocolError, parse_json
 from romanesco.models._openai_exchange import Exchange
 from romanesco.models._openai_http import PhaseClock, Pool, payload, read_all
-from romanesco.models._openai_stream import ProtocolError, parse_json
 from romanesco.models._openai_ways import Ways, refuses
 from romanesco.models._openai_wire import (
     DROPPABLE,

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from romanesco.errors import ConnectionCut
 from romanesco.models._openai_errors import Caller, Refusal, error_in_stream
+from romanesco.models._openai_events import EventStream, ProtocolError, parse_json
 from romanesco.models._openai_http import MAX_REFUSAL, MAX_REPLY, PhaseClock, Pool, payload
 from romanesco.models._openai_secrets import reply_without, unmistakable, without
-from romanesco.models._openai_stream import EventStream, ProtocolError, ReplyAssembler, parse_json
+from romanesco.models._openai_stream import ReplyAssembler
 from romanesco.models._types import Json, ModelReply, Timing
 
 if TYPE_CHECKING:

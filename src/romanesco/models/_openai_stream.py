@@ -1,17 +1,15 @@
-"""Server-sent events, and the reply that their pieces add up to. No I/O: bytes and dicts in, data out."""
+"""The reply that the pieces of a stream, or of a whole body, add up to. No I/O: dicts in, data out."""
 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from typing import Any
 
+from romanesco.models._openai_events import ProtocolError
 from romanesco.models._openai_fields import joined
+from romanesco.models._openai_usage import decode_usage, larger
 from romanesco.models._types import FinishReason, Json, ModelReply, Timing, ToolCall, Usage
-
-MAX_EVENT = 16 * 1024 * 1024
-"""Bytes of one event; a server that sends more without an end of line is not speaking the protocol."""
 
 _FINISH = {
     "stop": FinishReason.STOP,
@@ -29,11 +27,6 @@ _FINISH = {
 }
 _OWN_FIELDS = frozenset({"role", "content", "tool_calls"})
 _REASONING = ("reasoning_content", "reasoning")
-_BIGGEST_COUNT = 10**12
-"""Tokens of one call that are believed; a larger report says nothing."""
-
-MAX_DEPTH = 100
-"""Lists and objects inside each other; whatever walks through a reply by recursion stays far from its limit."""
 
 BYTES_A_TOKEN = 32
 SPARE_BYTES = 4096
@@ -43,105 +36,6 @@ end."""
 
 SPARE_REASONING = 1024 * 1024
 """As ``SPARE_BYTES``, of reasoning: some servers have a cap of its own for it, and the answer behind it is paid too."""
-
-
-class ProtocolError(ValueError):
-    """The bytes are not a chat completion; the text says why, without quoting them."""
-
-
-class EventStream:
-    """Splits a byte stream into the data of its events.
-
-    Works on bytes, so a character cut in two by the network is never decoded in halves. Comments (the
-    keep-alives of some gateways) and empty events yield nothing.
-    """
-
-    __slots__ = ("_carriage", "_data", "_rest")
-
-    def __init__(self) -> None:
-        self._rest = bytearray()  # grows in place: a line may come in very many pieces
-        self._data: list[bytes] = []
-        self._carriage = False
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Data of the events that this chunk completes.
-
-        Raises:
-            ProtocolError: An event is larger than ``MAX_EVENT``.
-        """
-        if self._carriage or b"\r" in chunk:
-            chunk = self._line_feeds(chunk)
-        self._rest += chunk
-        lines: list[bytes] = []
-        if b"\n" in chunk:
-            lines = bytes(self._rest).split(b"\n")
-            self._rest = bytearray(lines.pop())
-        if len(self._rest) > MAX_EVENT:
-            raise ProtocolError(f"an event is larger than {MAX_EVENT} bytes")
-        events: list[bytes] = []
-        for line in lines:
-            if not line:
-                if self._data:
-                    events.append(b"\n".join(self._data))
-                    self._data = []
-            elif line.startswith(b"data:"):
-                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
-        return events
-
-    def rest(self) -> bytes:
-        """Data of the event that was not ended by an empty line, when the stream is over."""
-        if self._rest.startswith(b"data:"):
-            self._data.append(bytes(self._rest[5:].lstrip(b" ")))
-        data, self._data, self._rest = b"\n".join(self._data), [], bytearray()
-        return data
-
-    def _line_feeds(self, chunk: bytes) -> bytes:
-        # A carriage return alone ends a line too; one at the end of a chunk waits for what follows it.
-        if self._carriage:
-            chunk = b"\r" + chunk
-        self._carriage = chunk.endswith(b"\r")
-        if self._carriage:
-            chunk = chunk[:-1]
-        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-
-
-def parse_json(data: bytes, what: str) -> Any:
-    """The JSON value in these bytes. Numbers that are not finite become null: no journal can hold them.
-
-    Raises:
-        ProtocolError: They hold none, or an integer of thousands of digits, or one nested deeper than ``MAX_DEPTH``.
-    """
-    fault = "is not JSON"
-    try:
-        value = _DECODER.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
-    except (ValueError, RecursionError):
-        # ValueError covers both broken JSON and broken UTF-8; its text quotes the data, so it is not kept.
-        pass
-    else:
-        if data.count(b"[") + data.count(b"{") <= MAX_DEPTH or not _is_deep(value):
-            return value
-        fault = f"is nested more than {MAX_DEPTH} deep"
-    raise ProtocolError(f"{what} {fault}")
-
-
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, list | dict)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-    return any(isinstance(value, list | dict) for value in level)
-
-
-def _finite(text: str) -> float | None:
-    number = float(text)
-    return number if math.isfinite(number) else None
-
-
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=lambda _: None)
 
 
 class _Call:
@@ -234,7 +128,7 @@ class ReplyAssembler:
             self._model = model
         usage = payload.get("usage")
         if isinstance(usage, dict):
-            self._usage = _larger(self._usage, decode_usage(usage))
+            self._usage = larger(self._usage, decode_usage(usage))
         choices = payload.get("choices")
         if not choices:
             return None
@@ -373,56 +267,3 @@ class ReplyAssembler:
             timing=timing,
             received=self._answer.received + self._thoughts.received if self.full else 0,
         )
-
-
-def decode_usage(data: dict[str, Any]) -> Usage | None:
-    """Tokens as reported, or None if there is no count. Where one of the two can't be true, the other is kept.
-
-    The report is then marked as estimated; it is zero where it says nothing, and the runtime takes an upper bound.
-
-    Providers differ in what they leave out of ``prompt_tokens`` and ``completion_tokens`` (cached tokens,
-    reasoning); the larger reading is taken, so that no token escapes the account: what ``total_tokens`` has
-    beyond the two was generated, and cached tokens beyond the prompt's are added to it.
-    """
-    read = _count(data.get("prompt_tokens"))
-    written = _count(data.get("completion_tokens"))
-    if not read and not written:
-        return None
-    doubtful = not read or written is None
-    read, written = read or 0, written or 0
-    details_in = data.get("prompt_tokens_details")
-    details_out = data.get("completion_tokens_details")
-    cached = _count(details_in.get("cached_tokens")) if isinstance(details_in, dict) else None
-    if cached is None:
-        cached = _count(data.get("prompt_cache_hit_tokens"))
-    reasoning = _count(details_out.get("reasoning_tokens")) if isinstance(details_out, dict) else None
-    cached, reasoning = cached or 0, reasoning or 0
-    if cached > read:
-        read += cached
-    total = _count(data.get("total_tokens")) or 0
-    if written and not read:
-        read = max(0, total - written)  # what the total has beyond the output was read
-    written = max(written, total - read, reasoning)
-    return Usage(
-        input=min(read, _BIGGEST_COUNT),
-        output=min(written, _BIGGEST_COUNT),
-        cached=cached,
-        reasoning=reasoning,
-        estimated=doubtful,
-    )
-
-
-def _larger(before: Usage | None, usage: Usage | None) -> Usage | None:
-    """What a stream has reported when another report comes: the larger of each; in doubt unless one report is both."""
-    if usage is None or before is None:
-        return usage or before
-    read = max(usage, before, key=lambda one: one.input)  # of equals the later
-    wrote = max(usage, before, key=lambda one: one.output)
-    doubtful = all(one.estimated for one in (before, usage) if (one.input, one.output) == (read.input, wrote.output))
-    return Usage(read.input, wrote.output, cached=read.cached, reasoning=wrote.reasoning, estimated=doubtful)
-
-
-def _count(value: Any) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _BIGGEST_COUNT:
-        return None
-    return value
